@@ -1,6 +1,6 @@
 """Whether a server's own histograms and the load client agree about one run.
 
-    python -m benchmarks.serving.agreement [MODEL] [--rounds N] [--concurrency N] [--duration S] [--json]
+    python -m benchmarks.serving.agreement [MODEL] [--rounds N] [--users N] [--duration S] [--json]
 
 `drut bench serve` loads a `drut serve` with users in a closed loop and scrapes it before and after. Of all requests of
 the run, measured or not, TTFT from sending and ITL by token are compared: the means, which a histogram has exactly, and
@@ -85,7 +85,7 @@ def of_request(request: ReportRequest) -> dict[str, Floats]:
 
 def main() -> int:
     parser = arguments(__doc__ or "", rounds=3)
-    parser.add_argument("--concurrency", type=int, default=16, help="users (default: 16)")
+    parser.add_argument("--users", type=int, default=16, help="users (default: 16)")
     parser.add_argument("--duration", type=float, default=20.0, help="seconds of a round (default: 20)")
     parser.add_argument("--workload", default="synthetic:input=uniform:50:200,output=64")
     parser.add_argument("--step-ms", type=float, default=0.0, help="seconds added to each step of the engine: with a "
@@ -96,8 +96,8 @@ def main() -> int:
         for _ in range(args.rounds):
             load = OthersLoad({server.pid, server.engine})
             pairs = compare(bench(
-                server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--concurrency",
-                str(args.concurrency), "--duration", str(args.duration), "--warmup", "2", "--continuous-usage"))
+                server, "--api", "completions", "--tokenizer", args.model, "--workload", args.workload, "--users",
+                str(args.users), "--duration", str(args.duration), "--warmup", "2", "--continuous-usage"))
             rounds.append({"pairs": pairs, "others_cpus": load.cpus()})
     summary = {name: Spread.of([r["pairs"][name].mean_ratio for r in rounds]) for name in ("ttft", "itl")}
     agree = all(

@@ -73,7 +73,7 @@ def report(line: str) -> None:
 def capacity(server: Server, args) -> float:
     """Returns requests per second."""
     users = args.max_seqs + 8
-    rate = run(server, args, "--concurrency", str(users), "--warmup", f"{FILL_S:g}").summary.requests_per_s
+    rate = run(server, args, "--users", str(users), "--warmup", f"{FILL_S:g}").summary.requests_per_s
     if not rate:
         raise SystemExit("no request was finished while capacity was measured")
     return rate

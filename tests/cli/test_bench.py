@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import types
 from pathlib import Path
@@ -52,8 +51,9 @@ def test_a_run_leaves_its_files_and_says_what_came_of_it(tmp_path: Path, capsys:
     assert (request.headers["authorization"], request.headers["x-team"]) == ("Bearer sesame", "red")
     assert request.body["temperature"] == 0
     out = capsys.readouterr()
-    assert out.out.startswith(f"# m at {server.url}\n")
-    assert re.match(r"(warm-up|measuring|waiting for the last requests,) \d+ of [\d.]+ s: ", out.err)
+    assert out.out.startswith(f"m at {server.url}\n")
+    assert out.err == ""
+    assert all(len(line) <= 80 or line.startswith(("files", "report", "jsonl")) for line in out.out.splitlines())
     data = json.loads((tmp_path / "a/b/result.json").read_text())
     assert code == (0 if data["validity"]["valid"] else 3)
     assert lag_alone(data["validity"]["reasons"])
@@ -90,7 +90,7 @@ def test_a_run_of_failures_is_void_and_exits_3(tmp_path: Path, capsys: pytest.Ca
         await request.done()
 
     with ScriptedServer(broken) as server:
-        assert serve(server.url, tmp_path, "--concurrency", "2", "--json", "--quiet") == 3
+        assert serve(server.url, tmp_path, "--users", "2", "--json", "--quiet") == 3
     out = capsys.readouterr()
     said = json.loads(out.out)
     assert said["validity"]["reasons"][-1].startswith("no request finished, for example: ")
@@ -116,16 +116,21 @@ def test_without_streaming_only_e2e_is_told(tmp_path: Path, capsys: pytest.Captu
     summary = json.loads((tmp_path / "result.json").read_text())["summary"]
     assert (summary["ttft_ms"]["p50"], summary["itl_ms"]["p50"], summary["tpot_ms"]["p50"]) == (None, None, None)
     assert summary["e2e_ms"]["p50"] > 0
-    assert "| TTFT" not in capsys.readouterr().out
+    assert "TTFT" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("flags", "words"), [
-    ([], "one of --rate, --concurrency and --arrivals trace is needed"),
-    (["--rate", "1", "--concurrency", "1"], "not allowed with"),
+    (["--rate", "1", "--users", "1"], "not allowed with"),
+    (["--arrivals", "poisson"], "--arrivals is for an open loop and requires --rate"),
     (["--rate", "0"], "rate must be a positive number"),
     (["--rate", "nan"], "rate must be a positive number"),
-    (["--concurrency", "0"], "concurrency must be at least 1"),
-    (["--concurrency", "2", "--cv", "2"], "--cv is for an open loop"),
+    (["--rate", "1,,2"], "--rate must be a positive number such as 4, several such as 1,2,4, or inf, not ''"),
+    (["--rate", "1,1.0"], "--rate 1,1.0 has a rate twice"),
+    (["--rate", "inf"], "--rate inf sends all requests at once and requires --num-requests"),
+    (["--rate", "1,2", "--ramp-to", "3"], "--ramp-to requires a single --rate"),
+    (["--users", "0"], "--users must be at least 1"),
+    (["--users", "1,many"], "--users must be at least 1, such as 8 or 1,4,16, not '1,many'"),
+    (["--users", "2", "--cv", "2"], "--cv is for an open loop"),
     (["--rate", "1", "--cv", "2"], "--cv requires --arrivals gamma"),
     (["--rate", "1", "--arrivals", "trace"], "--rate has no effect with --arrivals trace"),
     (["--rate", "1", "--ramp-to", "-3"], "ramp's last rate"),
@@ -166,6 +171,32 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert words in err
 
 
+@pytest.mark.parametrize(("flags", "words"), [
+    (["--num-requests", "0"], "--num-requests must be from 1"),
+    (["--num-requests", "5", "--warmup", "3"], "--warmup requires --duration; --num-requests measures every request"),
+    (["--num-requests", "5", "--duration", "3"], "not allowed with"),
+    (["--num-requests", "5", "--rate", "inf", "--arrivals", "gamma"], "--arrivals has no effect with --rate inf"),
+    (["--num-requests", "5", "--rate", "1", "--ramp-to", "2"], "--ramp-to requires --duration"),
+    (["--dataset", "none.jsonl", "--workload", "chat"], "not allowed with"),
+    (["--dataset", "none.jsonl"], "none.jsonl: No such file or directory"),
+    (["--num-prompts", "5"], "--num-prompts is a flag of vllm bench serve; here it is --num-requests"),
+    (["--request-rate=inf"], "--request-rate is a flag of vllm bench serve; here it is --rate"),
+    (["--random-input-len", "5"], "here it is --workload synthetic:input=N,output=N"),
+    (["--save-result"], "here it is --out DIR"),
+    (["--target", "http://h"], "--target is a flag of guidellm; here it is --url"),
+    (["--durat", "3"], "--durat"),
+])
+def test_flags_of_other_clients_and_flags_that_do_not_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "serve", "--url", "http://127.0.0.1:9", "--model", "m", *flags]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.rglob("*-*")), "a folder without files is left"
+
+
 @pytest.mark.usefixtures("virtual_time")
 def test_figures_are_told_where_no_file_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +207,7 @@ def test_figures_are_told_where_no_file_can_be_written(tmp_path: Path, capsys: p
     with ScriptedServer(tokens(3, 0.01)) as server:
         assert serve(server.url, tmp_path, "--rate", "20", "--quiet") == 2
     out, err = capsys.readouterr()
-    assert out.startswith(f"# m at {server.url}\n")
+    assert out.startswith(f"m at {server.url}\n")
     assert "No space left" in err
 
 
@@ -198,6 +229,7 @@ def test_the_server_and_the_machine_are_watched_and_billed(tmp_path: Path, capsy
         serve(server.url, tmp_path / "out", "--rate", "20", "--server-pid", str(server.pid), "--price",
               "3.6/h@2026-11-01 list", "--input-busy-share", "0.25", "--quiet")
     out, data = capsys.readouterr().out, json.loads((tmp_path / "out/result.json").read_text())
+    summary = (tmp_path / "out/summary.md").read_text()
     watched, cost, requests = data["watched"], data["cost"], data["requests"]
     assert watched["server"]["engine"] == "vllm"
     assert watched["server"]["distributions"]["ttft"]["count"] == len(requests)
@@ -208,16 +240,18 @@ def test_the_server_and_the_machine_are_watched_and_billed(tmp_path: Path, capsy
     assert cost["per_request"] == pytest.approx(0.001 / served)
     assert cost["per_million_output"] == pytest.approx(0.75 * 1e3 / data["summary"]["output_tokens_per_s"], rel=0.05)
     for words in ("by vllm's own metrics", "resources, ", "USD at 3.60 an hour of 2026-11-01 (list)"):
-        assert words in out
+        assert words in summary
+    assert "USD per million output tokens" in out
 
 
 @pytest.mark.usefixtures("virtual_time")
-def test_a_server_without_metrics_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_metrics_says_so(tmp_path: Path) -> None:
+    summary = tmp_path / "out/summary.md"
     with ScriptedServer(tokens(3, 0.01, 0.01)) as server:
         serve(server.url, tmp_path / "out", "--rate", "20", "--quiet")
-        assert "No metrics of the server; " in capsys.readouterr().out
+        assert "No metrics of the server; " in summary.read_text()
         serve(server.url, tmp_path / "out", "--rate", "20", "--quiet", "--no-metrics")
-        assert "own metrics" not in capsys.readouterr().out
+        assert "own metrics" not in summary.read_text()
 
 
 def test_the_mock_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ def search(url: str, out: Path, *flags: str) -> int:
 @pytest.mark.parametrize(("flags", "words"), [
     (["--budget", "soon"], "--budget must be a time such as 90s"),
     (["--budget", "1s"], "--budget must be at least 20 s"),
-    (["--concurrency-curve", "1,x"], "--concurrency-curve must be numbers"),
-    (["--concurrency-curve", "4,1"], "--concurrency-curve must be ascending"),
+    (["--users", "1,x"], "--users must be numbers"),
+    (["--users", "4,1"], "--users must be ascending"),
     (["--slo", "speed=3"], "--slo takes each of"),
     (["--cv", "2"], "--cv requires --arrivals gamma"),
     (["--workers", "0"], "--workers must be auto or a number"),

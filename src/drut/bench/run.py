@@ -18,7 +18,7 @@ from drut.bench.result.build import Billing, build
 from drut.bench.result.schema import Result
 from drut.bench.tokens import BenchTokenizer, counting, open_tokenizer
 from drut.bench.watch import Watch
-from drut.bench.workloads import Sessions, load
+from drut.bench.workloads import Sessions, Workload, load
 from drut.errors import RequestError
 
 
@@ -26,14 +26,16 @@ from drut.errors import RequestError
 class BenchRun:
     """The parameters of a run: what it sends and what it watches.
 
-    `workload` is the text of `--workload`. `tokenizer` is an open tokenizer or an argument of `open_tokenizer`; None:
+    `workload` is the text of `--workload`, or a workload. `requests`: the run ends after so many, and the plan's window
+    is `MeasureWindow.of_workload`. `tokenizer` is an open tokenizer or an argument of `open_tokenizer`; None:
     the model's own, if available. `metrics_url` None: the server's metrics are not read. `primed`: shared prefixes of
     the prompts are sent once before the load (`Workload.primers`), so that the cache state does not depend on the
     length of the run. `settings` are copied into the result.
     """
 
     plan: LoadPlan
-    workload: str
+    workload: str | Workload
+    requests: int | None = None
     tokenizer: BenchTokenizer | str | None = None
     chat: bool = True
     ids: bool = False
@@ -63,7 +65,10 @@ def measure(run: BenchRun, on_progress: Callable[[LoadProgress], None] | None = 
         prime(target, sessions.primers(), tls)
     with watch:
         loaded = _load(run.plan, sessions, on_progress)
-    result = build(loaded, {**run.settings, "work": sessions.describe()}, wanted_s=run.plan.window.length, slo=run.slo,
+    window = run.plan.window
+    result = build(loaded, {**run.settings, "work": sessions.describe()}, slo=run.slo,
+                   wanted_s=0.0 if window.endless else window.length,
+                   missing=0 if run.requests is None else run.requests - sessions.requests,
                    most_errors=run.most_errors, count=counting(tokenizer) if tokenizer else None,
                    arrivals=run.arrivals, watched=watch.result, billing=run.billing)
     return result, loaded.halted
@@ -85,7 +90,7 @@ def _sessions(run: BenchRun, tls: Any) -> tuple[Sessions, BenchTokenizer | None]
     else:
         tokenizer = run.tokenizer
     return load(run.workload, tokenizer=tokenizer, seed=run.seed, chat=run.chat, ids=run.ids,
-                no_tokenizer=why), tokenizer
+                no_tokenizer=why, most=run.requests), tokenizer
 
 
 def _load(plan: LoadPlan, sessions: Iterator[Any], on_progress: Callable[[LoadProgress], None] | None) -> LoadResult:

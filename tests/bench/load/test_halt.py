@@ -48,7 +48,7 @@ def test_an_interrupted_run_leaves_what_was_measured(tmp_path: Path, number: sig
     assert process.returncode == 130, err
     data = json.loads((tmp_path / "result.json").read_text())
     assert "interrupted" in data["validity"]["reasons"]
-    assert "- interrupted" in out
+    assert "void: interrupted" in out
     assert 0.5 < data["summary"]["window_s"] < 30
     assert data["summary"]["requests"] >= 15
     assert {q.get("failure") for q in data["requests"]} <= {None, "unfinished"}

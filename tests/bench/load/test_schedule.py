@@ -78,7 +78,7 @@ def test_times_ascend_and_follow_from_the_seed(arrivals: Arrivals, seed: int, ra
     assert times != list(itertools.islice(Schedule(rate, arrivals, 2.0, seed + 1).times(), 50))
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, -math.inf])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(RequestError, match="rate must be a positive number"):
         ArrivalRate.steady(rate)

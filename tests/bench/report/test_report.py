@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import errno
-import io
 import json
 import os
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from rich.console import Console
 
 from drut.bench.cost import Price
 from drut.bench.files import make_folder
-from drut.bench.load.fleet import LoadProgress, LoadResult
-from drut.bench.load.progress import ProgressLine
+from drut.bench.load.fleet import LoadResult
 from drut.bench.load.record import LoadRecord
 from drut.bench.load.wire import MeasureWindow
 from drut.bench.metrics.request import Slo
@@ -213,26 +210,3 @@ def test_a_plot_has_the_height_of_its_values() -> None:
     assert lines == ["4 |   █", "  |   █", "  |  ██", "0 | ███"]
     assert columns([]) == ""
     assert max(map(len, columns(range(1000), width=50).splitlines())) == 50 + len("989.5 |")
-
-
-def test_progress_is_plain_lines_now_and_then_where_there_is_no_terminal() -> None:
-    out = io.StringIO()
-    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=out)) as line:
-        for i in range(0, 60):
-            line.show(LoadProgress(i / 4, 3, i, 1, 100 * i))
-    lines = out.getvalue().splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith("warm-up 0 of 2 s")
-    assert lines[1] == "measuring 3 of 10 s: 3 in flight, 20 done, 1 failed, 400 pieces/s"
-    assert "\x1b" not in out.getvalue()
-    quiet = io.StringIO()
-    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=quiet), quiet=True) as line:
-        line.show(LoadProgress(1.0))
-    assert quiet.getvalue() == ""
-
-
-def test_progress_on_a_terminal_is_one_line_that_goes() -> None:
-    out = io.StringIO()
-    with ProgressLine(MeasureWindow(2.0, 12.0, 5.0), Console(file=out, force_terminal=True)) as line:
-        line.show(LoadProgress(14.0, 3, 9, 1, 100))
-    assert "waiting for the last requests, 2 of 5 s" in out.getvalue()

@@ -193,7 +193,7 @@ def test_the_summary_states_what_may_be_promised() -> None:
 
 @pytest.mark.parametrize(("more", "words"), [
     ({"budget_s": 1.0}, "--budget"), ({"attain": 1.0}, "--attain"), ({"tolerance": 0.0}, "--tolerance"),
-    ({"users": (4, 2)}, "--concurrency-curve"), ({"users": ()}, "--concurrency-curve")])
+    ({"users": (4, 2)}, "--users"), ({"users": ()}, "--users")])
 def test_what_makes_no_sense_is_refused(more: dict[str, object], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         Wanted(**{"budget_s": 60.0, **more})  # type: ignore[arg-type]

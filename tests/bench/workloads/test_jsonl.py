@@ -35,6 +35,37 @@ def test_rows(own):
     assert [s.id for s in sessions] == ["jsonl-0-line-2", "jsonl-0-line-3"]
 
 
+def test_exact_outputs(own):
+    (session,) = own(b'{"prompt": "a", "output_tokens": 7, "id": 3}', ",repeat=off")
+    assert (session.turns[0].max_tokens, session.turns[0].exact) == (7, True)
+
+
+SHAREGPT = b'''{"id": "x", "conversations": [
+    {"from": "gpt", "value": "I begin"}, {"from": "system", "value": "s"}, {"from": "human", "value": "one"},
+    {"from": "gpt", "value": "to be or not"}, {"from": "human", "value": "two"}%s]}'''.replace(b"\n", b"")
+
+
+def test_a_conversation_has_its_recorded_replies(own):
+    (session,) = own(SHAREGPT % b"", ",repeat=off", tokenizer=vocabulary("gpt-2"))
+    assert [turn.messages for turn in session.turns] == [
+        [{"role": "system", "content": "s"}, {"role": "user", "content": "one"}], [{"role": "user", "content": "two"}]]
+    assert [turn.max_tokens for turn in session.turns] == [vocabulary("gpt-2").count("to be or not"), 128]
+    assert session.replies[0] == [{"role": "assistant", "content": "to be or not"}]
+    (session,) = own(SHAREGPT % b', {"from": "gpt", "value": "the end"}', ",repeat=off")
+    assert [(turn.max_tokens, turn.exact) for turn in session.turns] == [(128, False)] * 2
+    with pytest.raises(RequestError, match="line 1: conversations need the chat endpoint"):
+        own(SHAREGPT % b"", chat=False)
+
+
+def test_no_more_requests_than_wanted(own, tmp_path):
+    data = SHAREGPT % b"" + b'\n{"prompt": "a"}'
+    own(data)
+    sessions = load(f"jsonl:path={tmp_path / 'own.jsonl'}", tokenizer=None, seed=1, most=4)
+    assert [len(session.turns) for session in sessions] == [2, 1, 1]
+    assert sessions.requests == 4
+    assert list(sessions) == []
+
+
 def test_completions(own):
     first, second = own(b'{"prompt": "to be"}\n{"prompt": [5, 6, 7]}', ",repeat=off", chat=False,
                         tokenizer=vocabulary("gpt-2"))
@@ -64,8 +95,13 @@ DEEP = b"[" * 65 + b"]" * 65
     (b"{", "truncated"),
     (b"null", "Expected `object`"),
     (b"[]", "Expected `object`"),
-    (b"{}", "exactly one of prompt and messages"),
-    (b'{"prompt": "a", "messages": [{}]}', "exactly one of prompt and messages"),
+    (b"{}", "exactly one of prompt, messages and conversations"),
+    (b'{"prompt": "a", "messages": [{}]}', "exactly one of prompt, messages and conversations"),
+    (b'{"prompt": "a", "max_tokens": 3, "output_tokens": 3}', "max_tokens and output_tokens exclude each other"),
+    (b'{"prompt": "a", "output_tokens": 0}', "output_tokens"),
+    (b'{"conversations": []}', "length >= 1"),
+    (b'{"conversations": [{"from": "bird", "value": "a"}]}', "from"),
+    (b'{"conversations": [{"from": "gpt", "value": "a"}]}', "conversations has no message of a user"),
     (b'{"messages": []}', "length >= 1"),
     (b'{"prompt": 5}', "prompt"),
     (b'{"prompt": [-1]}', "prompt"),
@@ -90,6 +126,11 @@ DEEP = b"[" * 65 + b"]" * 65
 def test_a_bad_line_is_named(own, line, words):
     with pytest.raises(RequestError, match=f"own.jsonl, line 2: .*({words})"):
         own(b'{"prompt": "a"}\n' + line)
+
+
+def test_an_array_is_not_lines(own):
+    with pytest.raises(RequestError, match="line 1: a JSON array; one object per line is needed: jq -c"):
+        own(b'[{"prompt": "a"}]')
 
 
 def test_messages_need_chat(own):

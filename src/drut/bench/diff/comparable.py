@@ -12,8 +12,8 @@ from drut.bench.report.documents import Document, kind
 from drut.bench.result.schema import Result
 
 _MACHINE = ("cpu", "cpus")
-_WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "arrivals", "cv", "ramp_to", "body",
-         "no_stream", "slo")
+_WORK = ("model", "workload", "api", "token_ids", "rate", "concurrency", "num_requests", "arrivals", "cv", "ramp_to",
+         "body", "no_stream", "slo")
 _STATED = ("duration", "warmup", "seed", "timeout")
 _MAX_CHARS = 200
 

@@ -46,7 +46,6 @@ class Driver:
         self._closing = False  # all measured requests have ended
         self._marks: list[tuple[float, float]] = []  # CPU seconds and the clock, at the begin and end of the window
         self._in_flight: set[StreamedAnswer] = set()
-        self.pieces = 0  # arrivals of ended requests
         self.dry_s: float | None = None
 
     @property
@@ -57,9 +56,10 @@ class Driver:
         (cpu, at), (cpu_end, end) = self._marks[:2]
         return (cpu_end - cpu) / max(end - at, 1e-9)
 
-    def now_in_flight(self) -> tuple[int, int]:
-        """Returns the number of requests in flight, and the number of arrivals they have had."""
-        return len(self._in_flight), sum(len(answer.record.arrivals) for answer in self._in_flight)
+    @property
+    def in_flight(self) -> int:
+        """Returns the number of requests in flight."""
+        return len(self._in_flight)
 
     async def run(self, start: float, offers: Next, stagger: Sequence[float] | None) -> None:
         """Runs from `start`, a time of CLOCK_MONOTONIC: an open loop over `offers` with due times, or a closed loop
@@ -155,7 +155,6 @@ class Driver:
             if self._closing and not self._in_flight:
                 self.stop()
             record.count_from(self._start)
-            self.pieces += len(record.arrivals)
             if record.output_tokens is None and record.failure is None:
                 record.text = answer.text()
             self._emit(record)

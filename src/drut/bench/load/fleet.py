@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -53,19 +54,19 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
 
 class LoadProgress(msgspec.Struct):
-    """The progress of a run. Seconds count from its start."""
+    """The progress of a run. Seconds count from its start; `ttft_s` is the median TTFT so far."""
 
     elapsed_s: float = 0.0
     in_flight: int = 0
     done: int = 0
     failed: int = 0
-    pieces: int = 0
+    ttft_s: float | None = None
 
 
 class LoadResult(msgspec.Struct):
     """The results of a run. `window` ends early if the workload did. `cpu` is the CPU use of each client process within
     the window, from 0 to 1. `behind` counts sessions of the window that were not made in time. `halted` is the reason
-    for an early end, else None."""
+    for an early end, else None. `at_once`: all sessions were due at time 0."""
 
     records: list[LoadRecord]
     window: MeasureWindow
@@ -73,17 +74,21 @@ class LoadResult(msgspec.Struct):
     behind: bool
     started_at: float  # seconds of the Unix clock
     halted: str | None = None
+    at_once: bool = False
 
 
-def workers_for(loop: OpenLoop | ClosedLoop) -> int:
-    """Returns the number of client processes that such a load is likely to need, at most the number of CPUs."""
+def workers_for(loop: OpenLoop | ClosedLoop, requests: int | None = None) -> int:
+    """Returns the number of client processes that such a load is likely to need, at most the number of CPUs.
+    `requests`: their number, if the load ends with it."""
     if isinstance(loop, ClosedLoop):
         wanted = loop.concurrency / SLOTS_EACH
+    elif _at_once(loop):
+        wanted = (requests or math.inf) / SLOTS_EACH
     elif loop.schedule is not None:
         wanted = max(loop.schedule.rate.start, loop.schedule.rate.end) / RATE_EACH
     else:
         wanted = 1.0
-    return max(1, min(math.ceil(wanted), len(usable_cpus())))
+    return max(1, math.ceil(min(wanted, len(usable_cpus()))))
 
 
 async def run_load(plan: LoadPlan, sessions: Iterator[Session],
@@ -93,6 +98,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
     halt = halt or Halt()
     workers: list[Process] = []
     tasks: list[asyncio.Task[None]] = []
+    first = _FirstTokens()
     try:
         for job in _jobs(plan):
             workers.append(await Process.start(job))
@@ -110,7 +116,7 @@ async def run_load(plan: LoadPlan, sessions: Iterator[Session],
             for task in tasks:
                 if task.done():
                     task.result()
-            progress = _progress(workers, time.monotonic() - start)
+            progress = _progress(workers, time.monotonic() - start, first)
             if on_progress is not None:
                 on_progress(progress)
             if halt.look(progress.elapsed_s, progress.done, progress.failed, workers):
@@ -211,6 +217,10 @@ class _Feed:
             await worker.stdin.drain()
 
 
+def _at_once(loop: OpenLoop | ClosedLoop) -> bool:
+    return isinstance(loop, OpenLoop) and loop.schedule is not None and loop.schedule.rate.at_once
+
+
 def _jobs(plan: LoadPlan) -> list[WorkerJob]:
     """Returns the job of each worker. The slots of a closed loop begin one after the other over the first half of the
     warm-up, so that their prompts do not coincide again and again."""
@@ -222,22 +232,40 @@ def _jobs(plan: LoadPlan) -> list[WorkerJob]:
     return [WorkerJob(plan.target, plan.window, staggers[i::n]) for i in range(n)]
 
 
-def _progress(workers: list[Process], elapsed_s: float) -> LoadProgress:
+class _FirstTokens:
+    """The TTFT of all requests so far, in order of size; each record is looked at once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Process, int] = {}
+        self._sorted: list[float] = []
+
+    def median(self, workers: list[Process]) -> float | None:
+        """Returns the median in seconds."""
+        for worker in workers:
+            for record in worker.records[self._seen.get(worker, 0):]:
+                if record.arrivals and record.failure is None and record.streamed:
+                    insort(self._sorted, record.arrivals[0] - record.scheduled)
+            self._seen[worker] = len(worker.records)
+        return self._sorted[len(self._sorted) // 2] if self._sorted else None
+
+
+def _progress(workers: list[Process], elapsed_s: float, first: _FirstTokens) -> LoadProgress:
     return LoadProgress(elapsed_s, sum(w.in_flight for w in workers), sum(len(w.records) for w in workers),
-                        sum(w.failed for w in workers), sum(w.pieces for w in workers))
+                        sum(w.failed for w in workers), first.median(workers))
 
 
 def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: float, halt: Halt) -> LoadResult:
-    window = plan.window
+    window, records = plan.window, [record for worker in workers for record in worker.records]
     last_words = [worker.done for worker in workers if worker.done is not None]
-    if isinstance(plan.loop, OpenLoop):
+    if window.endless:
+        dry = math.nextafter(max((r.ended for r in records if r.ended is not None), default=0.0), math.inf)
+    elif isinstance(plan.loop, OpenLoop):
         dry = math.nextafter(feed.last_due, math.inf) if feed.dry and feed.last_due is not None else math.inf
     else:
         dry = min((done.dry_s for done in last_words if done.dry_s is not None), default=math.inf)
     end = max(min(window.end, dry, math.inf if halt.at_s is None else halt.at_s), window.begin)
     behind = halt.why is None and not feed.exhausted and feed.last_due is not None and feed.last_due < window.end
     ended = MeasureWindow(window.begin, end, window.grace)
-    records = [record for worker in workers for record in worker.records]
     for record in records:
         record.counted = ended.holds(record.scheduled)
     if isinstance(plan.loop, ClosedLoop) and window.drain and not any(record.counted for record in records):
@@ -245,5 +273,5 @@ def _gather(plan: LoadPlan, workers: list[Process], feed: _Feed, started_at: flo
             record.counted = ended.spanned(record.scheduled, record.ended)
     records.sort(key=lambda record: record.scheduled)
     return LoadResult(records=records, window=ended, cpu=[done.cpu for done in last_words], behind=behind,
-                      started_at=started_at, halted=halt.why)
+                      started_at=started_at, halted=halt.why, at_once=_at_once(plan.loop))
 

@@ -20,7 +20,7 @@ class Process:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
-        self.in_flight = self.pieces = self.failed = 0
+        self.in_flight = self.failed = 0
         self.records: list[LoadRecord] = []
         self.done: Done | None = None
         self._closed = job.stagger is not None
@@ -56,7 +56,7 @@ class Process:
                 case Beat():
                     self.records += message.records
                     self.failed += sum(record.failure is not None for record in message.records)
-                    self.in_flight, self.pieces = message.in_flight, message.pieces
+                    self.in_flight = message.in_flight
                 case Took():
                     self._room.release()
                 case Done():

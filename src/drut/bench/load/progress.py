@@ -1,4 +1,4 @@
-"""Live progress on standard error: one changing line on a terminal, otherwise a line from time to time."""
+"""Live progress: one changing line on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from rich.text import Text
 from drut.bench.load.fleet import LoadProgress
 from drut.bench.load.wire import MeasureWindow
 
-EVERY_S = 5.0
+REFRESHES_PER_S = 4
 
 
 class ProgressLine:
-    """Shows progress: `with ProgressLine(window) as line: ... line.show(progress)`. A quiet one prints nothing."""
+    """Shows progress: `with ProgressLine(window) as line: ... line.show(progress)`. Without a terminal, and if `quiet`,
+    it prints nothing.
 
-    def __init__(self, window: MeasureWindow, console: Console | None = None, quiet: bool = False) -> None:
-        self._window, self._quiet = window, quiet
-        self._console = console or Console(stderr=True, highlight=False)
-        live = self._console.is_terminal and not quiet
-        self._live = Live(console=self._console, transient=True, refresh_per_second=4) if live else None
-        self._next = 0.0
-        self._last = LoadProgress()
-        self._pieces_per_s = 0.0
+    `requests` is their total number, if the run ends with it. `title` is shown before the progress.
+    """
+
+    def __init__(self, window: MeasureWindow, requests: int | None = None, *, title: str = "",
+                 console: Console | None = None, quiet: bool = False) -> None:
+        self._window, self._requests, self._title = window, requests, title
+        console = console or Console(stderr=True, highlight=False)
+        shown = console.is_terminal and not quiet
+        self._live = Live(console=console, transient=True, refresh_per_second=REFRESHES_PER_S) if shown else None
 
     def __enter__(self) -> ProgressLine:
         if self._live is not None:
@@ -38,23 +40,23 @@ class ProgressLine:
 
     def show(self, progress: LoadProgress) -> None:
         """Shows the progress of the run."""
-        past = progress.elapsed_s - self._last.elapsed_s
-        if past >= 0.9:
-            self._pieces_per_s = (progress.pieces - self._last.pieces) / past
-            self._last = progress
         if self._live is not None:
-            self._live.update(Text(self._line(progress)))
-        elif progress.elapsed_s >= self._next and not self._quiet:
-            self._next = progress.elapsed_s + EVERY_S
-            print(self._line(progress), file=self._console.file, flush=True)
+            self._live.update(Text(self._line(progress), no_wrap=True, overflow="ellipsis"))
 
-    def _line(self, progress: LoadProgress) -> str:
-        at, window = max(progress.elapsed_s, 0.0), self._window
+    def _line(self, now: LoadProgress) -> str:
+        parts = [self._title, self._phase(now), f"{now.done / now.elapsed_s:.3g}/s" if now.done else "",
+                 "" if now.ttft_s is None else f"TTFT p50 {now.ttft_s * 1e3:.0f} ms", f"{now.in_flight} in flight",
+                 f"{now.failed} failed" * bool(now.failed)]
+        return " · ".join(part for part in parts if part)
+
+    def _phase(self, now: LoadProgress) -> str:
+        at, window = max(now.elapsed_s, 0.0), self._window
+        if self._requests is not None:
+            return f"{now.done} of {self._requests} done"
         if at < window.begin:
-            phase = f"warm-up {at:.0f} of {window.begin:g} s"
+            phase = f"warm-up {at:.0f}/{window.begin:g} s"
         elif at < window.end:
-            phase = f"measuring {at - window.begin:.0f} of {window.length:g} s"
+            phase = f"measuring {at - window.begin:.0f}/{window.length:g} s"
         else:
-            phase = f"waiting for the last requests, {at - window.end:.0f} of {window.grace:g} s"
-        return (f"{phase}: {progress.in_flight} in flight, {progress.done} done, {progress.failed} failed, "
-                f"{self._pieces_per_s:.0f} pieces/s")
+            phase = f"last requests {at - window.end:.0f}/{window.grace:g} s"
+        return f"{phase} · {now.done} done"

@@ -8,6 +8,7 @@ it; a process that starts with a whole gap would differ by (cv^2 - 1) / 2 arriva
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -24,7 +25,8 @@ _DRAWN = 1024  # gaps drawn at a time
 
 
 class ArrivalRate(msgspec.Struct, frozen=True):
-    """A rate in sessions per second: `start` until `ramp_from_s`, then linear to `end` at `ramp_to_s`, then `end`."""
+    """A rate in sessions per second: `start` until `ramp_from_s`, then linear to `end` at `ramp_to_s`, then `end`. An
+    infinite rate, without a ramp, has all sessions at time 0."""
 
     start: float
     end: float
@@ -32,6 +34,8 @@ class ArrivalRate(msgspec.Struct, frozen=True):
     ramp_to_s: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.at_once:
+            return
         for name, rate in (("rate", self.start), ("ramp's last rate", self.end)):
             if not (math.isfinite(rate) and rate > 0):
                 raise RequestError(f"the {name} must be a positive number of sessions per second, not {rate}")
@@ -42,6 +46,11 @@ class ArrivalRate(msgspec.Struct, frozen=True):
     def steady(cls, rate: float) -> ArrivalRate:
         """Returns a constant rate."""
         return cls(rate, rate)
+
+    @property
+    def at_once(self) -> bool:
+        """Returns whether all sessions arrive at time 0."""
+        return self.start == self.end == math.inf
 
     def expected(self, t: float) -> float:
         """Returns the integral of the rate over [0, t]: the expected number of sessions until `t` seconds."""
@@ -81,6 +90,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def times(self) -> Iterator[float]:
         """Yields the arrival times in seconds from the start of the run, ascending, without end."""
+        if self.rate.at_once:
+            yield from itertools.repeat(0.0)
         for count in self._unit_times():
             yield self.rate.when(count)
 

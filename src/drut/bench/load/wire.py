@@ -12,17 +12,27 @@ from drut.bench.load.record import LoadRecord
 from drut.bench.work import Session
 from drut.frames import frame, receive_frame
 
+MAX_S = 1e7  # of any time in a run
+
 
 class MeasureWindow(msgspec.Struct, frozen=True):
     """The phases of a run, in seconds from its start: load from 0 on, measured in [begin, end), wait until end + grace.
     Once all measured requests have ended, requests in flight have `drain` more seconds before they are cut off. If a
     closed loop with `drain` sent no request within the window because its responses take longer, the requests that span
-    the window are measured: a window without any would omit the slow ones."""
+    the window are measured: a window without any would omit the slow ones.
+
+    `endless`: the window has no end of its own. The workload ends it, with the end of its last request."""
 
     begin: float
     end: float
     grace: float
     drain: float = 0.0
+    endless: bool = False
+
+    @classmethod
+    def of_workload(cls) -> MeasureWindow:
+        """Returns the window of a run that measures every request of a workload, from the first to the last."""
+        return cls(0.0, MAX_S, 0.0, endless=True)
 
     @property
     def length(self) -> float:
@@ -75,11 +85,10 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
 
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
-    """The records completed since the last beat, and the present load. `pieces` are arrivals with output."""
+    """The records completed since the last beat, and the number of requests in flight."""
 
     records: list[LoadRecord]
     in_flight: int
-    pieces: int
 
 
 class Took(msgspec.Struct, frozen=True, tag=True):

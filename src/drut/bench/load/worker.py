@@ -98,8 +98,7 @@ async def _serve(reader: asyncio.StreamReader, send: Callable[[FromWorker], None
         raise DrutError("a client process was given no start")
 
     def beat() -> None:
-        in_flight, pieces = driver.now_in_flight()
-        send(Beat(records.copy(), in_flight, driver.pieces + pieces))
+        send(Beat(records.copy(), driver.in_flight))
         records.clear()
 
     async def beats() -> None:

@@ -35,9 +35,9 @@ class Billing(NamedTuple):
 
 def build(load: LoadResult, settings: dict[str, Any], *, wanted_s: float, slo: Slo | None, most_errors: float,
           count: CountTokens | None = None, arrivals: bool = True, watched: Watched | None = None,
-          billing: Billing | None = None) -> Result:
-    """Builds the result. `wanted_s` is the requested length of the window in seconds. `count` is the target's
-    tokenizer, for servers that report no usage."""
+          billing: Billing | None = None, missing: int = 0) -> Result:
+    """Builds the result. `wanted_s` and `missing` are those of `validity`. `count` is the target's tokenizer, for
+    servers that report no usage."""
     if not load.window.length:
         raise DrutError(f"nothing was measured: {load.halted or 'the workload ended before the warm-up did'}")
     records, window = load.records, load.window
@@ -53,7 +53,8 @@ def build(load: LoadResult, settings: dict[str, Any], *, wanted_s: float, slo: S
             reported[f"{name}_ms"] = claims(np.sort(values) * 1e3)
     return Result(
         schema=SCHEMA, settings=settings, environment=environment(load.started_at),
-        validity=validity(summary, load, wanted_s, most_errors), steady=steady(tokens, flights), summary=summary,
+        validity=validity(summary, load, wanted_s, most_errors, missing), steady=steady(tokens, flights),
+        summary=summary,
         claims=reported, intervals=intervals(records, timings, window, slo),
         series=Series(window.begin, [round(float(x), 2) for x in tokens], [round(float(x), 3) for x in flights]),
         client=ClientRecord(len(load.cpu), [round(use, 4) for use in load.cpu]),

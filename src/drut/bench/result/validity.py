@@ -14,17 +14,18 @@ from drut.bench.stats.distribution import percentile
 
 NONE_FINISHED = "no request finished"
 LAG_MS, LAG_SHARE = 5.0, 0.02
+BURST_LAG_SHARE = 0.1  # if all requests are due at once, one must be the last to be sent
 MAX_CPU, BUSY_CPU = 0.8, 0.4
 _P99_NEEDS, _ONE_MAY = 100, 20  # requests
 
 
-def validity(summary: Summary, load: LoadResult, wanted_s: float, most_errors: float) -> Validity:
+def validity(summary: Summary, load: LoadResult, wanted_s: float, most_errors: float, missing: int = 0) -> Validity:
     """Returns the validity. `wanted_s` is the requested length of the window; `most_errors` is the maximum share of
-    failures of a valid run."""
+    failures of a valid run; `missing` is the number of requests by which the workload was too short."""
     reasons = []
     limit = LAG_MS
     if isinstance(summary.ttft_ms.p50, float):
-        limit = max(limit, LAG_SHARE * summary.ttft_ms.p50)
+        limit = max(limit, (BURST_LAG_SHARE if load.at_once else LAG_SHARE) * summary.ttft_ms.p50)
     busy = max(load.cpu, default=0.0) > BUSY_CPU
     advice = "more --workers, or less load" if busy else "fewer other processes on this machine"
     name, late = _lateness(load.records)
@@ -49,6 +50,8 @@ def validity(summary: Summary, load: LoadResult, wanted_s: float, most_errors: f
     if load.halted is None and load.window.length < 0.9 * wanted_s:
         reasons.append(f"the workload ended after {load.window.length:.1f} of {wanted_s:.1f} s (a shorter --duration, "
                        "or an endless workload)")
+    if load.halted is None and missing > 0:
+        reasons.append(f"the workload has {missing} requests less than --num-requests")
     return Validity(not reasons, reasons, held_up=0 < len(reasons) == of_client)
 
 

@@ -44,7 +44,7 @@ class Wanted:
         if not 0.01 <= self.tolerance <= 0.5:
             raise RequestError(f"--tolerance must be from 0.01 to 0.5, not {self.tolerance}")
         if not self.users or any(n < 1 for n in self.users) or list(self.users) != sorted(set(self.users)):
-            raise RequestError("--concurrency-curve must be ascending numbers from 1, such as 1,2,4,8")
+            raise RequestError("--users must be ascending numbers from 1, such as 1,2,4,8")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from drut.bench.metrics.request import Slo
+from drut.bench.result.figures import FIGURES
+from drut.bench.result.schema import Result
 
 SCHEMA = "drut.sweep/1"
 
@@ -25,11 +27,21 @@ class SweepPoint(msgspec.Struct, frozen=True):
     failed: int
     figures: dict[str, float | Literal["inf"] | None]
 
+    @classmethod
+    def of(cls, result: Result, folder: str) -> SweepPoint:
+        """Returns the point of a run."""
+        failures = result.summary.errors
+        return cls(result.settings.get("rate"), result.settings.get("concurrency"), folder, result.validity.valid,
+                   result.validity.reasons, result.steady.verdict, failures.offered, failures.failed,
+                   {name: kind.of(result) for name, kind in FIGURES.items()})
+
     @property
     def load(self) -> str:
         """Returns the load in words."""
         if self.users is not None:
             return f"{self.users} user{'s' if self.users > 1 else ''}"
+        if self.rate is None:
+            return "as traced"
         return "all at once" if self.rate == "inf" else f"{self.rate:g}/s"
 
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 
@@ -23,23 +23,35 @@ MAX_DEPTH = 64  # of nested objects and lists; far below the depth that overflow
 _DEFAULT_MAX_TOKENS = 128
 
 
+class JsonlEntry(msgspec.Struct, rename={"sender": "from"}):
+    """A message of a conversation as ShareGPT has it."""
+
+    sender: Literal["system", "human", "user", "gpt", "assistant"]
+    value: str
+
+
 class JsonlRow(msgspec.Struct, forbid_unknown_fields=True):
-    """One line. `body` holds further fields of the request."""
+    """One line. `output_tokens`: the answer has exactly so many. `body` holds further fields of the request; `id` is
+    ignored."""
 
     prompt: str | list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]] | None = None
     messages: Annotated[list[Message], msgspec.Meta(min_length=1)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = _DEFAULT_MAX_TOKENS
+    conversations: Annotated[list[JsonlEntry], msgspec.Meta(min_length=1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] | None = None
+    output_tokens: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] | None = None
     exact: bool = False
     at_s: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
     body: dict[str, Any] = {}
+    id: str | int | None = None
 
 
 @dataclass(frozen=True)
 class OwnFile(Workload):
     name = "jsonl"
-    help = ("your own file, in its order: one JSON object per line with prompt (text or token ids) or messages, and "
-            f"optionally max_tokens ({_DEFAULT_MAX_TOKENS}), exact (false; answers of exactly max_tokens), at_s "
-            "(seconds from the start, in all lines or none) and body (further fields of the request)")
+    help = ("your own file, in its order: one JSON object per line with prompt (text or token ids), messages, or "
+            f"conversations (as ShareGPT has them), and optionally max_tokens ({_DEFAULT_MAX_TOKENS}) or output_tokens "
+            "(exactly so many), at_s (seconds from the start, in all lines or none) and body (further fields of the "
+            "request)")
 
     path: str | None = setting(None, "the file; a comma in its name cannot be written here")
     repeat: bool = setting(True, "start again after the last line (never with at_s)", type=bool)
@@ -49,7 +61,7 @@ class OwnFile(Workload):
         if not self.path:
             raise RequestError(f"workload {self.name!r} needs a file: {self.name}:path=FILE")
         rows = read_rows(Path(self.path).expanduser())
-        turns = [self._turn(context, row, f"{self.path}, line {line}") for line, row in rows]
+        made = [_session(context, row, f"{self.path}, line {line}") for line, row in rows]
         times = [row.at_s for _, row in rows]
         timed = times[0] is not None
         for (line, row), before in zip(rows[1:], times, strict=False):
@@ -62,29 +74,68 @@ class OwnFile(Workload):
         def make() -> Iterator[Session]:
             round_number = 0
             while round_number == 0 or (self.repeat and not timed):
-                for i, (turn, at_s) in enumerate(zip(turns, times, strict=True)):
-                    yield Session(f"{self.name}-{round_number}-line-{rows[i][0]}", [turn],
+                for i, ((turns, replies), at_s) in enumerate(zip(made, times, strict=True)):
+                    yield Session(f"{self.name}-{round_number}-line-{rows[i][0]}", turns, replies,
                                   at_s=None if at_s is None else at_s * self.stretch)
                 round_number += 1
 
         return make()
 
-    def _turn(self, context: WorkloadContext, row: JsonlRow, where: str) -> ConversationTurn:
-        if (row.prompt is None) == (row.messages is None):
-            raise RequestError(f"{where}: exactly one of prompt and messages is required")
-        if depth((row.messages, row.body)) > MAX_DEPTH:
-            raise RequestError(f"{where}: nested deeper than {MAX_DEPTH}")
-        check_body(f"{where}: body", row.body)
-        if row.messages is not None:
-            if not context.chat:
-                raise RequestError(f"{where}: messages need the chat endpoint")
-            return ConversationTurn(row.messages, None, row.max_tokens, row.exact, body=row.body)
-        if isinstance(row.prompt, list):
-            if context.chat:
-                raise RequestError(f"{where}: token ids need the completions endpoint")
-            return ConversationTurn([], row.prompt, row.max_tokens, row.exact, len(row.prompt), body=row.body)
-        turn = context.ask(row.prompt or "", row.max_tokens, exact=row.exact)
-        return msgspec.structs.replace(turn, body=row.body)
+
+def _session(context: WorkloadContext, row: JsonlRow,
+             where: str) -> tuple[list[ConversationTurn], list[list[Message]] | None]:
+    """Returns the turns of a line, and the recorded replies of a conversation. Raises RequestError, which begins with
+    `where`."""
+    if sum(given is not None for given in (row.prompt, row.messages, row.conversations)) != 1:
+        raise RequestError(f"{where}: exactly one of prompt, messages and conversations is required")
+    if row.max_tokens is not None and row.output_tokens is not None:
+        raise RequestError(f"{where}: max_tokens and output_tokens exclude each other")
+    if depth((row.messages, row.body)) > MAX_DEPTH:
+        raise RequestError(f"{where}: nested deeper than {MAX_DEPTH}")
+    check_body(f"{where}: body", row.body)
+    if row.prompt is None and not context.chat:
+        raise RequestError(f"{where}: {'messages' if row.messages else 'conversations'} need the chat endpoint")
+    if row.conversations is not None:
+        return _conversation(context, row, row.conversations, where)
+    most = row.output_tokens or row.max_tokens or _DEFAULT_MAX_TOKENS
+    exact = row.exact or row.output_tokens is not None
+    if row.messages is not None:
+        return [ConversationTurn(row.messages, None, most, exact, body=row.body)], None
+    if isinstance(row.prompt, list):
+        if context.chat:
+            raise RequestError(f"{where}: token ids need the completions endpoint")
+        return [ConversationTurn([], row.prompt, most, exact, len(row.prompt), body=row.body)], None
+    return [msgspec.structs.replace(context.ask(row.prompt or "", most, exact=exact), body=row.body)], None
+
+
+def _conversation(context: WorkloadContext, row: JsonlRow, entries: list[JsonlEntry],
+                  where: str) -> tuple[list[ConversationTurn], list[list[Message]]]:
+    """Returns a turn for each message of the user, with the recorded replies as history. Without a limit in the line,
+    an answer may be as long as the recorded one, if a tokenizer on this machine can count that."""
+    turns: list[ConversationTurn] = []
+    replies: list[list[Message]] = []
+    asked: list[Message] = []
+    fixed = row.output_tokens or row.max_tokens
+    count = context.tokenizer.count if context.tokenizer and not context.tokenizer.remote else None
+
+    def turn(most: int) -> None:
+        turns.append(ConversationTurn(asked.copy(), None, most, row.exact or row.output_tokens is not None,
+                                      body=row.body))
+        asked.clear()
+
+    for entry in entries:
+        if entry.sender in ("gpt", "assistant"):
+            if any(message["role"] == "user" for message in asked):  # some conversations begin with an answer
+                turn(fixed or (max(1, count(entry.value)) if count else _DEFAULT_MAX_TOKENS))
+                replies.append([{"role": "assistant", "content": entry.value}])
+        else:
+            asked.append({"role": "system" if entry.sender == "system" else "user", "content": entry.value})
+    if any(message["role"] == "user" for message in asked):
+        turn(fixed or _DEFAULT_MAX_TOKENS)
+        replies.append([])
+    if not turns:
+        raise RequestError(f"{where}: conversations has no message of a user")
+    return turns, replies
 
 
 def read_rows(path: Path) -> list[tuple[int, JsonlRow]]:
@@ -121,6 +172,9 @@ def _rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, JsonlRow]]:
             raise RequestError(f"{path}: more than {MAX_ROWS} lines")
         if not line.strip():
             continue
+        if number == 1 and line.lstrip().startswith(b"["):
+            raise RequestError(f"{path}, line 1: a JSON array; one object per line is needed: "
+                               f"jq -c '.[]' {path} > lines.jsonl")
         try:
             yield number, decoder.decode(line)
         except RecursionError:

@@ -29,10 +29,11 @@ WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in _KINDS}
 
 
 def load(
-    spec: str, *, tokenizer: BenchTokenizer | None, seed: int, chat: bool = True, ids: bool = False,
-    no_tokenizer: str = "",
+    spec: str | Workload, *, tokenizer: BenchTokenizer | None, seed: int, chat: bool = True, ids: bool = False,
+    no_tokenizer: str = "", most: int | None = None,
 ) -> Sessions:
-    """Returns the sessions of `spec`, the same for the same tokenizer and seed.
+    """Returns the sessions of `spec`, a workload or its text, the same for the same tokenizer and seed. `most`: the
+    maximum number of their requests.
 
     `chat`: turns hold messages; otherwise a prompt, which is token ids if `ids` is set. `tokenizer` may be None for
     workloads with given texts; `input_tokens` is then None, and `no_tokenizer` is the reason. Raises RequestError with
@@ -42,10 +43,9 @@ def load(
         raise RequestError(f"seed must be from 0 to 2^63-1, not {seed}")
     if chat and ids:
         raise RequestError("prompts of token ids need the completions endpoint, not chat")
-    workload = parse(spec)
+    workload = parse(spec) if isinstance(spec, str) else spec
     return Sessions(workload, WorkloadContext(workload=workload.name, seed=seed, chat=chat, ids=ids,
-                                              tokenizer=tokenizer,
-                                              no_tokenizer=no_tokenizer))
+                                              tokenizer=tokenizer, no_tokenizer=no_tokenizer), most)
 
 
 def parse(spec: str) -> Workload:

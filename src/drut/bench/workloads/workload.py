@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 
 from drut.bench.tokens import BenchTokenizer
@@ -130,16 +131,26 @@ class Workload(ABC):
 
 
 class Sessions(Iterator[Session]):
-    """The sessions of one workload, created as they are taken. They do not depend on when they are taken."""
+    """The sessions of one workload, created as they are taken. They do not depend on when they are taken.
 
-    def __init__(self, workload: Workload, context: WorkloadContext) -> None:
+    `most` is the maximum number of requests: the last session is cut to it."""
+
+    def __init__(self, workload: Workload, context: WorkloadContext, most: int | None = None) -> None:
         self._workload = workload
         self._context = context
         self._sessions = workload.sessions(context)
+        self._most = most
+        self.requests = 0  # of the sessions that were taken
 
     def __next__(self) -> Session:
+        left = None if self._most is None else self._most - self.requests
+        if left == 0:
+            raise StopIteration
         session = next(self._sessions)
+        if left is not None and len(session.turns) > left:
+            session = msgspec.structs.replace(session, turns=session.turns[:left])
         self._context.counts["sessions"] += 1
+        self.requests += len(session.turns)
         return session
 
     def primers(self) -> list[ConversationTurn]:

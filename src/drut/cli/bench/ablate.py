@@ -19,6 +19,11 @@ DESCRIPTION = (
     "Starts Drut's server twice for each technique, with it and without, alternates between the two on work where the "
     "technique should help and on work where it should not, and writes its effect: DIR/ablation.json, ablation.csv and "
     "summary.md, after each block. Exits with 3 if a server failed.")
+EXAMPLES = (
+    "drut bench ablate --out runs/techniques",
+    "drut bench ablate --techniques fusion,overlap --rounds 6 --out runs/two",
+    "drut bench ablate --dry-run --out runs/techniques",
+)
 FAILED_EXIT, INTERRUPT_EXIT = 3, 130
 
 

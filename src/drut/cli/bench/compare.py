@@ -19,6 +19,11 @@ DESCRIPTION = (
     "Starts engines on one model, checks the quality of their answers, and alternates between them on the same work, "
     "with the others stopped. Writes DIR/comparison.json after each turn, then blocks.csv, summary.md and report.html. "
     "Exits with 3 if no engine was measured and passed, with 130 if it was interrupted; --resume then continues.")
+EXAMPLES = (
+    "drut bench compare --model smollm2-135m-instruct --engines drut,llama.cpp --out runs/both",
+    'drut bench compare --model m.gguf --engines drut "plain=drut --no-prefix-cache" --cells chat@8 --out runs/cache',
+    "drut bench compare --resume runs/both --rounds 8",
+)
 NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
 
 

@@ -13,6 +13,10 @@ SUMMARY = "compare two measurements of the same work"
 DESCRIPTION = (
     "Compares two results, comparisons, searches or ablations metric by metric, by their intervals. Exits with 0 if "
     "nothing is worse, 1 if something is worse by more than chance and --least, 2 if they cannot be compared.")
+EXAMPLES = (
+    "drut bench diff runs/before runs/after",
+    "drut bench diff runs/before runs/after --figures ttft_ms_p99 --least 0.02",
+)
 WORSE_EXIT, INCOMPARABLE_EXIT = 1, 2
 
 

@@ -9,15 +9,18 @@ from typing import Any
 
 from drut.errors import RequestError
 
+DEFAULT_WORKLOAD, DEFAULT_USERS, DEFAULT_DURATION_S, DEFAULT_WARMUP_S = "chat", 8, 60.0, 5.0
+Group = argparse._ArgumentGroup
+
 
 def add_target(parser: argparse.ArgumentParser, needed: bool = True) -> None:
-    """Adds the server and the form of requests. `needed`: its URL and model must be given."""
+    """Adds the server and the form of requests. `needed`: its URL must be given."""
     group = parser.add_argument_group("the server")
     group.add_argument("--url", required=needed, metavar="U", help="such as http://127.0.0.1:8000, with "
                        "/v1 or without, or with the path of chats or completions; a query is sent with every request")
     group.add_argument("--endpoint", metavar="PATH", help="added to --url for requests, such as /chat/completions "
                        "(default: by --api, after /v1 where the URL has no version)")
-    group.add_argument("--model", required=needed, metavar="M", help="the model's name in requests")
+    group.add_argument("--model", metavar="M", help="the model's name in requests (default: the server's only one)")
     group.add_argument("--tokenizer", metavar="NAME", help="known model, folder or file whose tokenizer is the "
                        "server's (default: --model, if that has one here)")
     group.add_argument("--api-key", metavar="KEY", help="sent as Authorization: Bearer (default: $OPENAI_API_KEY)")
@@ -38,27 +41,32 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the load")
     add_work(group)
     how = group.add_mutually_exclusive_group()
-    how.add_argument("--rate", type=float, metavar="R", help="open loop: sessions that arrive per second")
-    how.add_argument("--concurrency", type=int, metavar="C", help="closed loop: users who each begin a session when "
-                     "their last one is over")
+    how.add_argument("--rate", metavar="R[,R...]", help="open loop: sessions that arrive per second; inf: all at once, "
+                     "with --num-requests; several: a run at each")
+    how.add_argument("--users", metavar="N[,N...]", help="closed loop: users who each begin a session when their last "
+                     f"one is over (default: {DEFAULT_USERS}); several: a run at each")
     add_arrivals(group, "constant", "poisson", "gamma", "trace", more="; trace: at the times of the workload's trace, "
                  "without --rate")
     group.add_argument("--ramp-to", type=float, metavar="R", help="the rate changes linearly from --rate to this over "
                        "the measured window")
-    group.add_argument("--warmup", type=float, default=5.0, metavar="S", help="seconds of the same load before the "
-                       "measured window (default: 5)")
-    group.add_argument("--duration", type=float, required=True, metavar="S", help="seconds of the measured window")
+    length = group.add_mutually_exclusive_group()
+    length.add_argument("--duration", type=float, metavar="S", help="seconds of the measured window (default: "
+                        f"{DEFAULT_DURATION_S:g})")
+    length.add_argument("--num-requests", type=int, metavar="N", help="measure N requests from the first to the last "
+                        "instead, without a warm-up")
+    group.add_argument("--warmup", type=float, metavar="S", help="seconds of the same load before the measured window "
+                       f"(default: {DEFAULT_WARMUP_S:g})")
     group.add_argument("--grace", type=float, default=60.0, metavar="S", help="maximum seconds that measured requests "
                        "are waited for after the window; then they have failed (default: 60)")
 
 
-Group = argparse._ArgumentGroup
-
-
 def add_work(group: Group) -> None:
     """Adds the work, without its schedule."""
-    group.add_argument("--workload", required=True, metavar="W", help="the workload: NAME or NAME:KEY=VALUE,...; "
-                       "`drut bench workloads` lists them")
+    work = group.add_mutually_exclusive_group()
+    work.add_argument("--workload", metavar="W", help="the workload: NAME or NAME:KEY=VALUE,...; `drut bench "
+                      f"workloads` lists them (default: {DEFAULT_WORKLOAD})")
+    work.add_argument("--dataset", metavar="FILE.jsonl", help="your own requests, a JSON object in each line: prompt, "
+                      "messages or conversations, and optionally max_tokens or output_tokens")
     group.add_argument("--api", choices=("chat", "completions"), default="chat", help="the API of requests (default: "
                        "chat)")
     group.add_argument("--token-ids", action="store_true", help="prompts of completions are token ids")
@@ -89,11 +97,10 @@ def add_judgement(parser: argparse.ArgumentParser) -> None:
                        ".json file (docs/metrics.md); gives cost by request and token")
     group.add_argument("--input-busy-share", type=float, metavar="X", help="share of the server's busy time for "
                        "prompts, which splits the cost between input and output")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; files of an earlier run "
-                       "are replaced")
+    group.add_argument("--out", metavar="DIR", help="folder for the files; files of an earlier run are replaced "
+                       "(default: a new folder, runs/DATE-WORKLOAD)")
     group.add_argument("--no-arrivals", action="store_true", help="omit the arrival times of chunks from the file")
-    group.add_argument("--json", action="store_true", help="print validity, steady state and summary as one JSON "
-                       "object instead of the text")
+    group.add_argument("--json", action="store_true", help="print the results as one JSON object instead of tables")
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
@@ -102,26 +109,6 @@ def slo_of(args: argparse.Namespace) -> Any:
     from drut.bench.metrics.request import Slo
 
     return Slo.parse(args.slo) if args.slo else None
-
-
-def load_plan(args: argparse.Namespace) -> Any:
-    """Returns the `LoadPlan` of the flags."""
-    from drut.bench.load.fleet import ClosedLoop, LoadPlan, OpenLoop
-    from drut.bench.load.wire import MeasureWindow
-
-    for name, least in (("duration", 1e-3), ("warmup", 0.0), ("grace", 0.0)):
-        if not least <= getattr(args, name) < 1e7:
-            raise RequestError(f"--{name} must be a number of seconds from {least:g} on, not {getattr(args, name)}")
-    window = MeasureWindow(args.warmup, args.warmup + args.duration, args.grace)
-    target = target_of(args)
-    if args.concurrency is not None:
-        for name in ("arrivals", "cv", "ramp_to"):
-            if getattr(args, name) is not None:
-                raise RequestError(f"--{name.replace('_', '-')} is for an open loop, and --concurrency is a closed one")
-        loop: OpenLoop | ClosedLoop = ClosedLoop(args.concurrency)
-    else:
-        loop = OpenLoop(_schedule(args))
-    return LoadPlan(target, window, loop, workers_of(args, loop))
 
 
 def target_of(args: argparse.Namespace) -> Any:
@@ -133,12 +120,36 @@ def target_of(args: argparse.Namespace) -> Any:
                   verify_tls=not args.insecure, ca_file=args.ca)
 
 
-def workers_of(args: argparse.Namespace, loop: Any) -> int:
+def work_of(args: argparse.Namespace) -> Any:
+    """Returns the workload of --workload or --dataset: its text, or an `OwnFile`, whose name may have commas."""
+    from drut.bench.workloads.jsonl import OwnFile
+
+    return OwnFile(path=args.dataset) if args.dataset is not None else args.workload or DEFAULT_WORKLOAD
+
+
+def with_workload(args: argparse.Namespace) -> argparse.Namespace:
+    """Returns the flags with the workload in words, whichever flag names it."""
+    work = f"jsonl:path={args.dataset}" if args.dataset is not None else args.workload or DEFAULT_WORKLOAD
+    return argparse.Namespace(**{**vars(args), "workload": work})
+
+
+def with_model(args: argparse.Namespace) -> argparse.Namespace:
+    """Returns the flags with the model: without --model, the server's only one."""
+    from drut.bench.address import tls_context
+    from drut.bench.served import served_model
+
+    if args.model is not None:
+        return args
+    model = served_model(args.url, _headers(args), tls_context(not args.insecure, args.ca))
+    return argparse.Namespace(**{**vars(args), "model": model})
+
+
+def workers_of(args: argparse.Namespace, loop: Any, requests: int | None = None) -> int:
     """Returns the number of client processes for a loop, by --workers; at most one per user. Raises RequestError."""
     from drut.bench.load.fleet import ClosedLoop, workers_for
 
     if args.workers == "auto":
-        return workers_for(loop)
+        return workers_for(loop, requests)
     if not (args.workers.isascii() and args.workers.isdigit() and 1 <= int(args.workers) <= 256):
         raise RequestError(f"--workers must be auto or a number from 1 to 256, not {args.workers!r}")
     return min(int(args.workers), loop.concurrency if isinstance(loop, ClosedLoop) else 256)
@@ -156,23 +167,6 @@ def billing_of(args: argparse.Namespace) -> Any:
     if args.input_busy_share is not None and not 0 <= args.input_busy_share <= 1:
         raise RequestError(f"--input-busy-share must be from 0 to 1, not {args.input_busy_share}")
     return Billing(parse_price(args.price), args.input_busy_share)
-
-
-def _schedule(args: argparse.Namespace) -> Any:
-    from drut.bench.load.schedule import ArrivalRate, Schedule
-
-    if args.arrivals == "trace":
-        for name in ("rate", "cv", "ramp_to"):
-            if getattr(args, name) is not None:
-                raise RequestError(f"--{name.replace('_', '-')} has no effect with --arrivals trace")
-        return None
-    if args.rate is None:
-        raise RequestError("one of --rate, --concurrency and --arrivals trace is needed")
-    if args.cv is not None and args.arrivals != "gamma":
-        raise RequestError("--cv requires --arrivals gamma")
-    end = args.rate if args.ramp_to is None else args.ramp_to
-    rate = ArrivalRate(args.rate, end, args.warmup, args.warmup + args.duration)
-    return Schedule(rate, args.arrivals or "poisson", 1.0 if args.cv is None else args.cv, args.seed)
 
 
 def _headers(args: argparse.Namespace) -> dict[str, str]:

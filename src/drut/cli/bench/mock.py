@@ -8,6 +8,9 @@ from drut.errors import RequestError
 
 SUMMARY = "an OpenAI-compatible server with scripted service times"
 DESCRIPTION = "Serves OpenAI's API with times and faults by a script, until it is interrupted."
+EXAMPLES = (
+    "drut bench mock --script eight.toml --port 8001",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

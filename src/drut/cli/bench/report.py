@@ -11,6 +11,10 @@ SUMMARY = "write results as one HTML page, Markdown and CSV"
 DESCRIPTION = (
     "Makes one HTML file with plots and tables of any result.json, comparison.json, search.json and ablation.json, "
     "and next to it the same as Markdown and CSV. The page needs no network and has no script.")
+EXAMPLES = (
+    "drut bench report runs/first",
+    "drut bench report runs/a runs/b --out runs/both.html",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

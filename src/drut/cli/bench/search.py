@@ -8,10 +8,19 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from drut.cli.bench.flags import add_arrivals, add_target, add_work, settings_of, slo_of, workers_of
+from drut.cli.bench.flags import (
+    add_arrivals,
+    add_target,
+    add_work,
+    settings_of,
+    slo_of,
+    with_workload,
+    work_of,
+    workers_of,
+)
+from drut.cli.bench.folder import result_folder
 from drut.cli.bench.started import add_engine, target_for
 from drut.errors import RequestError
 
@@ -20,6 +29,11 @@ DESCRIPTION = (
     "Finds a saturated server's requests per second, the knee of its latency, and the highest rate that holds limits "
     "(--slo), within a budget of time: DIR/search.json, search.csv and summary.md, which are written again after each "
     "run.")
+EXAMPLES = (
+    "drut bench search --url http://127.0.0.1:8000 --slo ttft=500,tpot=50",
+    "drut bench search --url http://127.0.0.1:8000 --workload synthetic:input=64,output=16 --budget 15m",
+    "drut bench search --engine drut --model smollm2-135m-instruct --slo ttft=500 --out runs/most",
+)
 INTERRUPT_EXIT, ENDED_EXIT = 130, 3
 
 
@@ -37,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        "limits (default: 0.95)")
     group.add_argument("--tolerance", type=float, default=0.05, metavar="X", help="precision of the rate, "
                        "as a share of it (default: 0.05)")
-    group.add_argument("--concurrency-curve", default="1,2,4,8", metavar="LIST", help="users of the closed loop, "
+    group.add_argument("--users", default="1,2,4,8", metavar="N,N...", help="users of the closed loop, "
                        "doubled from there while throughput grows (default: 1,2,4,8)")
     group.add_argument("--budget", default="10m", metavar="T", help="maximum time in total, such as 90s, 10m or 1h "
                        "(default: 10m)")
@@ -45,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-metrics", action="store_true", help="do not read the server's own metrics")
     group.add_argument("--server-pid", type=int, metavar="PID", help="a server on this machine: its CPUs and memory "
                        "are measured, too")
-    group.add_argument("--out", required=True, metavar="DIR", help="folder for the files; those of an earlier search "
-                       "are replaced")
+    group.add_argument("--out", metavar="DIR", help="folder for the files; those of an earlier search are replaced "
+                       "(default: a new folder, runs/DATE-search)")
     group.add_argument("--json", action="store_true", help="print the answers as one JSON object instead of the text")
     group.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -54,25 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Returns 3 if the search ended too early, 130 if it was interrupted; results are written in all cases."""
     from drut.bench.address import shown
-    from drut.bench.files import make_folder
     from drut.bench.result.build import environment
     from drut.bench.search.files import save
     from drut.bench.search.markdown import markdown
     from drut.bench.search.search import About, Searcher, Wanted
 
-    wanted = Wanted(_seconds(args.budget), slo_of(args), args.attain, args.tolerance, _users(args.concurrency_curve))
+    wanted = Wanted(_seconds(args.budget), slo_of(args), args.attain, args.tolerance, _users(args.users))
     _check_load(args)
-    folder = Path(args.out)
-    make_folder(folder)
-    with _Line(args.quiet) as line, _terminated(), target_for(args, folder) as (target, known):
+    args = with_workload(args)
+    with result_folder(args.out, "search") as folder, _Line(args.quiet) as line, _terminated(), \
+            target_for(args, folder) as (target, known):
         live = _live(known, target)
         where = f"at {shown(known.url)}" if args.engine is None else f"by {args.engine}"
-        about = About(f"{known.model} {where}", settings_of(args, 0), environment(time.time()))
+        settings = {**settings_of(args, 0), "model": known.model}
+        about = About(f"{known.model} {where}", settings, environment(time.time()))
         live.progress = line.progress
         searcher = Searcher(measure=live, wanted=wanted, about=about, clock=time.monotonic,
                             save=lambda found: save(found, folder), report=line.show)
         found = searcher.run()
-    print(_short(found) if args.json else markdown(found))
+        print(_short(found) if args.json else markdown(found))
     if found.ended == "interrupted":
         return INTERRUPT_EXIT
     return ENDED_EXIT if found.ended else 0
@@ -95,9 +109,9 @@ def _live(args: argparse.Namespace, target: Any) -> Any:
     from drut.bench.run import BenchRun
     from drut.bench.search.live import Live
 
-    template = BenchRun(LoadPlan(target, MeasureWindow(0.0, 1.0, 1.0), ClosedLoop(1)), args.workload,
-                        tokenizer=args.tokenizer,
-                        chat=args.api == "chat", ids=args.token_ids, seed=args.seed, slo=slo_of(args),
+    template = BenchRun(LoadPlan(target, MeasureWindow(0.0, 1.0, 1.0), ClosedLoop(1)), work_of(args),
+                        tokenizer=args.tokenizer, chat=args.api == "chat", ids=args.token_ids, seed=args.seed,
+                        slo=slo_of(args),
                         metrics_url=None if args.no_metrics else args.metrics_url or args.url,
                         server_pid=args.server_pid)
     return Live(template, lambda loop: workers_of(args, loop), args.arrivals or "poisson",
@@ -107,7 +121,7 @@ def _live(args: argparse.Namespace, target: Any) -> Any:
 def _users(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise RequestError(f"--concurrency-curve must be numbers such as 1,2,4,8, not {text!r}")
+        raise RequestError(f"--users must be numbers such as 1,2,4,8, not {text!r}")
     return tuple(int(part) for part in parts)
 
 

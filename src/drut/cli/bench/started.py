@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drut.cli.bench.flags import target_of
+from drut.cli.bench.flags import target_of, with_model
 from drut.errors import RequestError
 
 
@@ -27,13 +27,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def target_for(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Any, argparse.Namespace]]:
-    """Yields the `Target`, and the flags completed with the server's properties. The server runs until the end of
+    """Yields the `Target`, and the flags with_modeld with the server's properties. The server runs until the end of
     `with`; an engine's log is in `folder`. Raises RequestError, CannotRunError, EngineFailedError."""
     if args.engine is None:
-        for name in ("url", "model"):
-            if getattr(args, name) is None:
-                raise RequestError(f"--{name} is needed, or --engine")
-        yield target_of(args), args
+        if args.url is None:
+            raise RequestError("--url is needed, or --engine")
+        known = with_model(args)
+        yield target_of(known), known
         return
     for name in ("url", "endpoint"):
         if getattr(args, name) is not None:

@@ -6,6 +6,10 @@ import argparse
 
 SUMMARY = "list the workloads and their options"
 DESCRIPTION = "Lists the workloads and their options, for --workload."
+EXAMPLES = (
+    "drut bench workloads",
+    "drut bench serve --url http://127.0.0.1:8000 --workload synthetic:input=512,output=128",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
