@@ -40,7 +40,8 @@ class Parser(argparse.ArgumentParser):
                 break  # what follows is no flag of this parser
             flag = word.partition("=")[0]
             if word.startswith("--") and flag not in self._option_string_actions:
-                self.error(f"no flag {flag}{did_you_mean(flag, self._option_string_actions)}")
+                shown = [name for name, a in self._option_string_actions.items() if a.help != argparse.SUPPRESS]
+                self.error(f"no flag {flag}{did_you_mean(flag, shown)}")
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unexpected: {' '.join(unknown)}")

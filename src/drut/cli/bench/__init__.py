@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from drut.cli.bench import ablate, compare, diff, mock, report, search, serve, workloads
 
@@ -17,25 +16,12 @@ COMMANDS = {
 }
 
 
-def examples(commands: Sequence[str]) -> str:
-    """Returns the end of a help page: commands to copy, one a line."""
-    return "\n".join(["examples:", *(f"  {command}" for command in commands)])
-
-
-class ExampleFormatter(argparse.HelpFormatter):
-    """Wraps text, but leaves examples as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of each command: a module with SUMMARY, DESCRIPTION, `add_arguments` and `run`."""
+    """Adds the arguments of each command: a module with SUMMARY, DESCRIPTION, EXAMPLES, `add_arguments` and `run`."""
     commands = parser.add_subparsers(metavar="|".join(COMMANDS), dest="bench", required=True)
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(
-            name, help=command.SUMMARY, description=command.DESCRIPTION, epilog=examples(command.EXAMPLES),
-            formatter_class=ExampleFormatter, allow_abbrev=False))
+            name, help=command.SUMMARY, description=command.DESCRIPTION, examples=command.EXAMPLES))
 
 
 def run(args: argparse.Namespace) -> int:

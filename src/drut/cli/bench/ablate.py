@@ -20,9 +20,9 @@ DESCRIPTION = (
     "technique should help and on work where it should not, and writes its effect: DIR/ablation.json, ablation.csv and "
     "summary.md, after each block. Exits with 3 if a server failed.")
 EXAMPLES = (
-    "drut bench ablate --out runs/techniques",
-    "drut bench ablate --techniques fusion,overlap --rounds 6 --out runs/two",
-    "drut bench ablate --dry-run --out runs/techniques",
+    ("drut bench ablate --dry-run --out runs/techniques", "the techniques, and how long they take"),
+    ("drut bench ablate --out runs/techniques", "the gain of each"),
+    ("drut bench ablate --techniques fusion,overlap --rounds 6 --out runs/two", "two of them, more exactly"),
 )
 FAILED_EXIT, INTERRUPT_EXIT = 3, 130
 

@@ -20,9 +20,11 @@ DESCRIPTION = (
     "with the others stopped. Writes DIR/comparison.json after each turn, then blocks.csv, summary.md and report.html. "
     "Exits with 3 if no engine was measured and passed, with 130 if it was interrupted; --resume then continues.")
 EXAMPLES = (
-    "drut bench compare --model smollm2-135m-instruct --engines drut,llama.cpp --out runs/both",
-    'drut bench compare --model m.gguf --engines drut "plain=drut --no-prefix-cache" --cells chat@8 --out runs/cache',
-    "drut bench compare --resume runs/both --rounds 8",
+    ("drut bench compare --model smollm2-135m-instruct --engines drut,llama.cpp --out runs/both",
+     "two engines in turns on the same work"),
+    ('drut bench compare --engines "q4=llama.cpp gguf=q4_0.gguf" "q8=llama.cpp gguf=q8_0.gguf" --out runs/files',
+     "one engine on two files"),
+    ("drut bench compare --resume runs/both --rounds 8", "more rounds"),
 )
 NOTHING_EXIT, INTERRUPT_EXIT = 3, 130
 

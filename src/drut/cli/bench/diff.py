@@ -14,8 +14,8 @@ DESCRIPTION = (
     "Compares two results, comparisons, searches or ablations metric by metric, by their intervals. Exits with 0 if "
     "nothing is worse, 1 if something is worse by more than chance and --least, 2 if they cannot be compared.")
 EXAMPLES = (
-    "drut bench diff runs/before runs/after",
-    "drut bench diff runs/before runs/after --figures ttft_ms_p99 --least 0.02",
+    ("drut bench diff runs/before runs/after", "exit code 1 if a figure became worse"),
+    ("drut bench diff runs/before runs/after --figures ttft_ms_p99 --least 0.02", "one figure, changes from 2 % on"),
 )
 WORSE_EXIT, INCOMPARABLE_EXIT = 1, 2
 

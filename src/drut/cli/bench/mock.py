@@ -9,7 +9,7 @@ from drut.errors import RequestError
 SUMMARY = "an OpenAI-compatible server with scripted service times"
 DESCRIPTION = "Serves OpenAI's API with times and faults by a script, until it is interrupted."
 EXAMPLES = (
-    "drut bench mock --script eight.toml --port 8001",
+    ("drut bench mock --script eight.toml --port 8001", "a server at http://127.0.0.1:8001"),
 )
 
 

@@ -12,8 +12,8 @@ DESCRIPTION = (
     "Makes one HTML file with plots and tables of any result.json, comparison.json, search.json and ablation.json, "
     "and next to it the same as Markdown and CSV. The page needs no network and has no script.")
 EXAMPLES = (
-    "drut bench report runs/first",
-    "drut bench report runs/a runs/b --out runs/both.html",
+    ("drut bench report runs/first", "report.html, report.md and report.csv in the folder"),
+    ("drut bench report runs/a runs/b --out runs/both.html", "two runs on one page"),
 )
 
 

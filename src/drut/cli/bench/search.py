@@ -30,9 +30,11 @@ DESCRIPTION = (
     "(--slo), within a budget of time: DIR/search.json, search.csv and summary.md, which are written again after each "
     "run.")
 EXAMPLES = (
-    "drut bench search --url http://127.0.0.1:8000 --slo ttft=500,tpot=50",
-    "drut bench search --url http://127.0.0.1:8000 --workload synthetic:input=64,output=16 --budget 15m",
-    "drut bench search --engine drut --model smollm2-135m-instruct --slo ttft=500 --out runs/most",
+    ("drut bench search --url http://127.0.0.1:8000 --slo ttft=500,tpot=50", "the highest rate that keeps both limits"),
+    ("drut bench search --url http://127.0.0.1:8000 --workload synthetic:input=64,output=16 --budget 15m",
+     "saturation and knee of short requests"),
+    ("drut bench search --engine llama.cpp --model m.gguf --slo ttft=500 --out runs/most",
+     "a server that is started for it"),
 )
 INTERRUPT_EXIT, ENDED_EXIT = 130, 3
 

@@ -40,10 +40,13 @@ DESCRIPTION = (
     "users. Writes DIR/result.json, requests.csv and summary.md; for several loads a folder for each, and summary.json "
     "and summary.csv. Exits with 3 if a run is void, with 130 if it was interrupted.")
 EXAMPLES = (
-    "drut bench serve --url http://127.0.0.1:8000",
-    "drut bench serve --url http://127.0.0.1:8000 --rate 2 --duration 120 --slo ttft=500,tpot=50",
-    "drut bench serve --url http://127.0.0.1:8000 --users 1,4,16 --workload synthetic:input=512,output=128",
-    "drut bench serve --url http://127.0.0.1:8000 --dataset mine.jsonl --rate inf --num-requests 200",
+    ("drut bench serve --url http://127.0.0.1:8000", "8 users chat for a minute"),
+    ("drut bench serve --url http://127.0.0.1:8000 --rate 2 --duration 120 --slo ttft=500,tpot=50",
+     "2 sessions per second, and limits that a good request keeps"),
+    ("drut bench serve --url http://127.0.0.1:8000 --users 1,4,16 --workload synthetic:input=512,output=128",
+     "a run for each number of users, exact lengths"),
+    ("drut bench serve --url http://127.0.0.1:8000 --dataset mine.jsonl --rate inf --num-requests 200",
+     "200 requests of a file, all at once"),
 )
 VOID_EXIT, INTERRUPT_EXIT = 3, 130
 

@@ -7,8 +7,8 @@ import argparse
 SUMMARY = "list the workloads and their options"
 DESCRIPTION = "Lists the workloads and their options, for --workload."
 EXAMPLES = (
-    "drut bench workloads",
-    "drut bench serve --url http://127.0.0.1:8000 --workload synthetic:input=512,output=128",
+    ("drut bench workloads", "all of them with their options"),
+    ("drut bench workloads | grep -A 3 synthetic", "the options of one"),
 )
 
 
