@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.test_commands import output
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAX_WORDS = 20_000
@@ -30,3 +32,10 @@ BLOCKS = [(path.name, block) for path in PAGES
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=lambda value: value if value.endswith(".md") else "")
 def test_python_compiles(page: str, block: str) -> None:
     ast.parse(block, page)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [block for page, block in BLOCKS if page == "python.md"], ids=lambda b: b[:20])
+def test_python_of_its_page_runs(block: str, tmp_path: Path) -> None:
+    assert output(block, tmp_path, "python")
