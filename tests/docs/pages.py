@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -50,3 +53,13 @@ def command_lines(text: str) -> Iterator[list[str]]:
             if word in ("drut", ".venv/bin/drut"):
                 rest = words[start + 1:]
                 yield rest[:next((i for i, w in enumerate(rest) if w in SHELL), len(rest))]
+
+
+def output(code: str, folder: Path, language: str = "sh") -> str:
+    """What the code prints in `folder`; it must succeed."""
+    program = ["bash", "-ec"] if language == "sh" else [sys.executable, "-c"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run([*program, code], cwd=folder, env={**os.environ, "PATH": path}, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

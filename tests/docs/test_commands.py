@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from drut.cli.chat.commands import COMMANDS, LEAVE
 from drut.cli.commands import parser_of
 from drut.cli.describe import describe
 from drut.model.store import resolve
-from tests.docs.pages import PAGES, READMES, ROOT, Example, blocks, command_lines, shell_lines, shown
+from tests.docs.pages import PAGES, READMES, ROOT, Example, blocks, command_lines, output, shell_lines, shown
 from tests.server.rig import Running, serving
 
 MODEL = "smollm2-135m-instruct"
@@ -53,16 +51,6 @@ def output_of(example: Example, url: str, folder: Path) -> str:
     """What the code prints, with the server's real address."""
     lines = [line for line in example.code.replace(URL, url).splitlines() if not line.startswith(SETUP)]
     return output("\n".join(lines), folder, example.language)
-
-
-def output(code: str, folder: Path, language: str = "sh") -> str:
-    """What the code prints in `folder`; it must succeed."""
-    program = ["bash", "-ec"] if language == "sh" else [sys.executable, "-c"]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run([*program, code], cwd=folder, env={**os.environ, "PATH": path}, text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def comparable(text: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_commands import output
+from tests.docs.pages import output
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
