@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["XDG_CONFIG_HOME"] = os.devnull  # the user's own settings do not count
+    for name in ("DRUT_CONFIG", "DRUT_MODEL", "DRUT_HOST", "DRUT_PORT"):
+        os.environ.pop(name, None)
     # A run started in the background inherits interrupts that are ignored, and tests of Ctrl-C send them.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -47,11 +47,10 @@ def test_internals_are_only_in_the_whole_help(capsys):
 
 
 def test_every_command_has_examples_that_its_parser_knows():
-    """At least two for each command of this package; `bench` and its commands describe themselves."""
     for command in describe():
         flags = {name for argument in command.arguments for name in argument.names}
         for line, text in command.examples:
-            assert line.startswith(command.name.partition(" bench")[0].split()[0]), line
+            assert command.name in line or "drut.toml" in line, line
             assert text
             assert flags.issuperset(re.findall(r" (--?[a-z][a-z-]*)", line)), line
 
@@ -60,7 +59,7 @@ def test_the_commands_as_data():
     commands = {command.name: command for command in describe()}
     assert {f"drut {name}" for name in NAMES} | {"drut bench serve"} <= commands.keys()
     generate = commands["drut generate"]
-    assert generate.usage == "drut generate MODEL [flags]"
+    assert generate.usage == "drut generate [MODEL] [flags]"
     arguments = {argument.names[-1] if argument.names else argument.values: argument for argument in generate.arguments}
     assert arguments["MODEL"].names == ()
     dtype = arguments["--kv-dtype"]

@@ -65,7 +65,7 @@ def test_a_file_sets_what_flags_and_variables_do_not(
 
 
 @pytest.mark.parametrize(("name", "text", "message"), [
-    ("c.toml", "prot = 1", "unknown setting 'prot'; 'port' is one"),
+    ("c.toml", "prot = 1", "unknown setting 'prot'; did you mean port?"),
     ("c.toml", "nothing_like_it = 1", "unknown setting"),
     ("c.toml", "port = '80'", "port must be an integer"),
     ("c.toml", "port = 70000", "port must be from 0 to 65535"),

@@ -9,13 +9,16 @@ from drut.cli.parser import Parser
 
 GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
     "talk to a model": (
+        ("run", "answer a prompt, or chat on a terminal"),
         ("chat", "chat with a model, here or on a server"),
         ("generate", "complete one or many prompts, as text or JSON"),
         ("serve", "serve a model over HTTP with OpenAI's API"),
     ),
     "models": (
+        ("list", "list the models on this machine, or the catalogue"),
         ("pull", "fetch a model and print its path"),
         ("show", "describe a model without reading its weights"),
+        ("rm", "remove fetched models"),
         ("convert", "convert a model to another file format"),
         ("models", "list architectures that run, and known ones that do not"),
     ),
@@ -26,6 +29,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("roof", "measure the maximum bandwidth and multiply-adds of this machine"),
     ),
     "set up": (
+        ("config", "print the settings in effect, and where each is from"),
         ("help", "describe a command"),
     ),
 }

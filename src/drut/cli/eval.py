@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from drut.cli.opening import add_model, open_llm
+from drut.cli.settings import engine_config
 from drut.cli.terminal import note
-from drut.config import EngineConfig, add_flags, from_flags
+from drut.config import EngineConfig, add_flags
 from drut.engine.llm import LLM
 from drut.errors import RequestError
 
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.quality.likelihood import compare, cut
     from drut.quality.tasks import gsm8k
 
-    config = from_flags(args)
+    config = engine_config(args)
     if args.windows < 0 or args.tokens < 2:
         raise RequestError("--windows must be 0 or more, and --tokens 2 or more")
     limits = GateLimits(args.max_increase, args.max_divergence, args.min_agreement, args.min_score)

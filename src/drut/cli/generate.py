@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from drut.cli import constraint, sampling
-from drut.cli.opening import add_model, open_llm, speed
+from drut.cli.opening import add_choice, open_llm, speed
+from drut.cli.settings import engine_config, model_of
+from drut.cli.stdin import read_text
 from drut.cli.terminal import Writer, note
-from drut.config import add_flags, from_flags
+from drut.config import add_flags
 from drut.engine.llm import LLM
 from drut.engine.request.arguments import Prompt
 from drut.engine.request.output import AnswerError, Completion
@@ -26,12 +27,11 @@ EXAMPLES = (
     ("drut generate smollm2-135m-instruct --chat -p - < question.txt", "a question, through the chat template"),
     ('drut generate smollm2-135m-instruct -p "A date: " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"', "text of a form"),
 )
-MAX_STDIN_BYTES = 16 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the prompts, and the flags of sampling and engine."""
-    add_model(parser)
+    add_choice(parser)
     parser.add_argument("-p", "--prompt", action="append", default=[], metavar="TEXT",
                         help="the text to continue; '-' is standard input without its last line end; several prompts "
                              "run in one batch")
@@ -45,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes answers to standard output, and backend and speed to standard error."""
     params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
-    config = from_flags(args)
+    config = engine_config(args)
     if not args.prompt:
         raise RequestError("a prompt is needed: --prompt TEXT, or --prompt - for standard input")
-    texts = [_standard_input() if text == "-" else text for text in args.prompt]
-    with open_llm(args.model, config) as llm:
+    texts = [read_text("--prompt -: standard input") if text == "-" else text for text in args.prompt]
+    with open_llm(model_of(args), config) as llm:
         prompts: list[Prompt] = list(texts)
         if args.chat:
             params = params if params.max_tokens is not None else replace(params, max_tokens=MAX_TOKENS)
@@ -101,13 +101,3 @@ def _answers(
         return llm.generate(prompts, params), None
     except AnswerError as error:
         return error.completions, error
-
-
-def _standard_input() -> str:
-    raw = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
-    if len(raw) > MAX_STDIN_BYTES:
-        raise RequestError(f"--prompt -: standard input is longer than {MAX_STDIN_BYTES} bytes")
-    try:
-        return raw.decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise RequestError(f"--prompt -: standard input is not UTF-8 text (byte {error.start})") from None

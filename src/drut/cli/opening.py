@@ -14,7 +14,14 @@ from drut.engine.request.output import Completion
 def add_model(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Adds the argument MODEL."""
     parser.add_argument("model", metavar="MODEL", nargs="?" if optional else None,
-                        help="a known name, hf:ORG/REPO or a path (see drut pull)")
+                        help="a short name (drut list --catalogue), hf:ORG/REPO or a path")
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument MODEL and the flag --model; settings.model_of returns the choice."""
+    add_model(parser, optional=True)
+    parser.add_argument("-m", "--model", dest="model_flag", metavar="MODEL",
+                        help="the same as a flag (default: DRUT_MODEL, or `model` in the settings' file)")
 
 
 def open_llm(model: str, config: EngineConfig, *, announce: bool = True) -> LLM:

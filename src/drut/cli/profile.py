@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from drut.cli.opening import add_model, open_llm
-from drut.config import add_flags, from_flags
+from drut.cli.settings import engine_config
+from drut.config import add_flags
 from drut.errors import RequestError
 from drut.observe.ledger import StepLedger
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from drut.plan.probe import measure
     from drut.plan.roof import FILE, keep
 
-    config = replace(from_flags(args), overlap=False)  # only a step that runs alone can be timed exactly
+    config = replace(engine_config(args), overlap=False)  # only a step that runs alone can be timed exactly
     batches = _batches(args.batch, config.max_seqs)
     with open_llm(args.model, config) as llm:
         most = min(llm.room - 1, llm.config.max_batch_tokens)

@@ -1,0 +1,137 @@
+"""`drut run`: answers one prompt, or opens a chat on a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+
+from drut.cli import constraint, sampling
+from drut.cli.opening import add_choice, open_llm, speed
+from drut.cli.settings import engine_config, model_of
+from drut.cli.stdin import read_text
+from drut.cli.terminal import Writer, note
+from drut.config import add_flags
+from drut.engine.llm import LLM
+from drut.engine.request.output import Completion
+from drut.engine.request.params import SamplingParams
+from drut.errors import RequestError, UnsupportedError
+from drut.parse import MessageParser, choose
+from drut.parse.deltas import Content, Reasoning
+from drut.parse.reasoning import ReasoningParser
+
+HELP = """Answer PROMPT, or the text of standard input, or both: the prompt, an empty line, the text. Without either, on
+a terminal, it opens a chat. The prompt is a message to the model; --raw continues it as text, as does a model
+without a chat template. The answer goes to standard output, everything else to standard error."""
+EXAMPLES = (
+    ("drut run smollm2-135m-instruct", "chat"),
+    ('drut run smollm2-135m-instruct "Why is the sky blue?"', "one answer"),
+    ("drut run smollm2-135m-instruct Summarize: < report.txt", "a prompt and a text"),
+    ('drut run smollm2-135m-instruct --raw "Once upon a time" -n 40', "continue a text"),
+)
+Message = dict[str, str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the model, the prompt, and the flags of sampling and engine."""
+    add_choice(parser)
+    parser.add_argument("prompt", metavar="PROMPT", nargs="?", help="the message; with --model the first argument")
+    parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="TEXT", help="the same as a flag")
+    parser.add_argument("--system", metavar="TEXT", help="the system message")
+    parser.add_argument("--raw", action="store_true", help="continue the prompt, without the chat template")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: text, token ids, times")
+    sampling.add_flags(parser, SamplingParams())
+    constraint.add_flags(parser)
+    add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answers once if there is a prompt or a text, else chats."""
+    prompt = prompt_of(args)
+    if prompt is None and sys.stdin.isatty() and sys.stdout.isatty() and not (args.raw or args.json):
+        return _chat(args)
+    question = with_input(prompt)
+    if args.raw and args.system is not None:
+        raise RequestError("--system needs the chat template: not with --raw")
+    params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
+    with open_llm(model_of(args), engine_config(args)) as llm:
+        answer = _answer(llm, _messages(llm, question, args), question, params, show=not args.json)
+    if args.json:
+        print(json.dumps(answer.to_json()))
+    else:
+        note(f"{speed(answer)} (ended by {answer.finish_reason})")
+    return 0
+
+
+def prompt_of(args: argparse.Namespace) -> str | None:
+    """Returns the prompt of the arguments or None; with --model the first argument is the prompt.
+
+    Raises RequestError if there are two.
+    """
+    if args.model_flag is not None and args.model is not None:
+        if args.prompt is not None:
+            raise RequestError(f"two models: {args.model!r} and --model {args.model_flag!r}")
+        args.model, args.prompt = None, args.model
+    given = [text for text in (args.prompt, args.prompt_flag) if text is not None]
+    if len(given) > 1:
+        raise RequestError("two prompts: an argument and --prompt")
+    return given[0] if given else None
+
+
+def with_input(prompt: str | None) -> str:
+    """Returns the prompt with the text of standard input, if that is not a terminal. RequestError if both are empty."""
+    text = "" if sys.stdin is None or sys.stdin.isatty() else read_text("standard input")
+    both = "\n\n".join(part for part in (prompt, text) if part)
+    if not both.strip():
+        raise RequestError("a prompt is needed: PROMPT, or a text on standard input")
+    return both
+
+
+def _messages(llm: LLM, question: str, args: argparse.Namespace) -> list[Message] | None:
+    """Returns the conversation, or None for a plain completion."""
+    if args.raw:
+        return None
+    try:
+        assert llm.templates
+    except UnsupportedError:
+        if args.system is not None:
+            raise
+        note(f"{llm.files.path.name} has no chat template: it continues the prompt as text")
+        return None
+    system = [{"role": "system", "content": args.system}] if args.system is not None else []
+    return [*system, {"role": "user", "content": question}]
+
+
+def _answer(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams, *,
+            show: bool) -> Completion:
+    """Returns the answer; shows it as it comes, its reasoning only on a terminal and dimmed."""
+    parser = reasoning_parser(llm, messages)
+    done = None
+    with Writer() as out:
+        for chunk in llm.stream(question if messages is None else messages, params):
+            done = chunk.completion
+            for delta in [*parser.push(chunk.text), *(parser.finish() if done is not None else ())] if show else ():
+                if isinstance(delta, Reasoning):
+                    out.aside(delta.text)
+                elif isinstance(delta, Content):
+                    out.write(delta.text)
+    assert done is not None, "the last chunk of a stream has the completion"
+    return done
+
+
+def reasoning_parser(llm: LLM, messages: list[Message] | None) -> MessageParser:
+    """Returns the parser that separates the reasoning of a message; a plain completion has none."""
+    marks = None if messages is None else choose.marks(choose.AUTO, llm.templates)
+    if marks is None or messages is None:
+        return MessageParser()
+    return MessageParser(ReasoningParser(*marks, begun=choose.begun(marks, llm.templates.render(messages))))
+
+
+def _chat(args: argparse.Namespace) -> int:
+    from drut.cli import chat
+
+    if args.json_schema is not None or args.regex is not None:
+        raise RequestError("a constraint is for one answer: give a PROMPT")
+    given = {**vars(args), "model": model_of(args), "url": None, "served": None, "api_key": None, "markdown": True}
+    return chat.run(argparse.Namespace(**given))
