@@ -13,7 +13,7 @@ from dataclasses import fields
 import pytest
 
 from drut import LLM, SamplingParams
-from drut.cli import generate, sampling
+from drut.cli import sampling, stdin
 from drut.cli.main import main
 from drut.cli.terminal import Writer
 from tests.engine.models import write_poisoned_model
@@ -132,7 +132,7 @@ def test_a_prompt_out_of_a_pipe_loses_its_last_line_end_only(tiny, answer, capsy
     ("data", "words"), [(b"ab\xff", "not UTF-8 text (byte 2)"), (b"long", "longer than 3 bytes")]
 )
 def test_a_pipe_that_holds_no_prompt_is_one_line(tiny, capsys, monkeypatch, data, words):
-    monkeypatch.setattr(generate, "MAX_STDIN_BYTES", 3)
+    monkeypatch.setattr(stdin, "MAX_BYTES", 3)
     pipe_in(monkeypatch, data)
     assert main(["generate", "--temperature", "0", tiny, "--prompt", "-"]) == 2
     out, err = capsys.readouterr()

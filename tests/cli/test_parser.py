@@ -112,6 +112,15 @@ def test_after_two_dashes_there_is_no_flag():
         parser.parse_args(["--x"])
 
 
+@pytest.mark.parametrize("argv", [["m", "p", "-n", "3"], ["m", "-n", "3", "p"], ["-n", "3", "m", "p"]])
+def test_arguments_may_follow_flags(argv):
+    parsed = parser_of("run").parse_args(argv)
+    assert (parsed.model, parsed.prompt, parsed.max_tokens) == ("m", "p", 3)
+    assert parser_of("run").parse_args(["m", "--raw"]).prompt is None
+    with pytest.raises(RequestError, match="unexpected: q"):
+        parser_of("run").parse_args([*argv, "q"])
+
+
 def test_titles_are_bold_on_a_terminal_only(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

@@ -21,6 +21,8 @@ longer texts and explains flags that are listed here without one; `--help-all` e
 """
 VARIABLES = {
     "DRUT_HOME": "models, packed weights, chat history, `roof.json` (`~/.cache/drut`)",
+    "DRUT_MODEL": "the model of run, chat, generate and serve",
+    "DRUT_CONFIG": "file of settings (`~/.config/drut.toml`)",
     "DRUT_PEERS": "environments of other engines ([engines.md](engines.md))",
     "HF_TOKEN": "access to gated repositories of the Hugging Face hub",
     "NO_COLOR": "no colours",

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         defaults: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter, "add_help": False}
         super().__init__(*args, **defaults | options)
         self.examples = tuple(examples)
-        self.help_all = False
+        self.help_all = self._intermixing = False
         self.add_argument("-h", "--help", action="help", help="print this help")
 
     def error(self, message: str) -> NoReturn:
@@ -35,6 +35,8 @@ class Parser(argparse.ArgumentParser):
                          namespace: argparse.Namespace | None = None) -> tuple[argparse.Namespace, list[str]]:
         """Parses all of `args`. Raises RequestError for an unknown flag, before it asks for missing ones."""
         args = sys.argv[1:] if args is None else list(args)
+        if self._intermixing:
+            return super().parse_known_args(args, namespace)
         for word in args:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 break  # what follows is no flag of this parser
@@ -42,10 +44,22 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("--") and flag not in self._option_string_actions:
                 shown = [name for name, a in self._option_string_actions.items() if a.help != argparse.SUPPRESS]
                 self.error(f"no flag {flag}{did_you_mean(flag, shown)}")
-        found, unknown = super().parse_known_args(args, namespace)
+        if self._subparsers is not None or "--" in args:
+            found, unknown = super().parse_known_args(args, namespace)
+        else:
+            found, unknown = self._parse_intermixed(args, namespace)
         if unknown:
             self.error(f"unexpected: {' '.join(unknown)}")
         return found, unknown
+
+    def _parse_intermixed(self, args: Sequence[str],
+                          namespace: argparse.Namespace | None) -> tuple[argparse.Namespace, list[str]]:
+        """Parses so that an optional argument may follow flags: the base class calls `parse_known_args` for it."""
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = None if action.choices is None else [str(choice) for choice in action.choices]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 from drut.cli import constraint, sampling
+from drut.cli.chat.conversation import AnswerPart, Message
+from drut.cli.chat.interrupt import Interrupt
+from drut.cli.chat.local import LocalModel
 from drut.cli.opening import add_choice, open_llm, speed
 from drut.cli.settings import engine_config, model_of
 from drut.cli.stdin import read_text
@@ -17,9 +21,7 @@ from drut.engine.llm import LLM
 from drut.engine.request.output import Completion
 from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
-from drut.parse import MessageParser, choose
 from drut.parse.deltas import Content, Reasoning
-from drut.parse.reasoning import ReasoningParser
 
 HELP = """Answer PROMPT, or the text of standard input, or both: the prompt, an empty line, the text. Without either, on
 a terminal, it opens a chat. The prompt is a message to the model; --raw continues it as text, as does a model
@@ -30,7 +32,6 @@ EXAMPLES = (
     ("drut run smollm2-135m-instruct Summarize: < report.txt", "a prompt and a text"),
     ('drut run smollm2-135m-instruct --raw "Once upon a time" -n 40', "continue a text"),
 )
-Message = dict[str, str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--raw", action="store_true", help="continue the prompt, without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object: text, token ids, times")
-    sampling.add_flags(parser, SamplingParams())
+    sampling.add_flags(parser)
     constraint.add_flags(parser)
     add_flags(parser)
 
@@ -106,32 +107,35 @@ def _messages(llm: LLM, question: str, args: argparse.Namespace) -> list[Message
 def _answer(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams, *,
             show: bool) -> Completion:
     """Returns the answer; shows it as it comes, its reasoning only on a terminal and dimmed."""
-    parser = reasoning_parser(llm, messages)
     done = None
     with Writer() as out:
-        for chunk in llm.stream(question if messages is None else messages, params):
-            done = chunk.completion
-            for delta in [*parser.push(chunk.text), *(parser.finish() if done is not None else ())] if show else ():
+        for part in _parts(llm, messages, question, params):
+            done = part.completion
+            for delta in part.deltas if show else ():
                 if isinstance(delta, Reasoning):
                     out.aside(delta.text)
                 elif isinstance(delta, Content):
                     out.write(delta.text)
-    assert done is not None, "the last chunk of a stream has the completion"
+    assert done is not None, "the last part has the completion"
     return done
 
 
-def reasoning_parser(llm: LLM, messages: list[Message] | None) -> MessageParser:
-    """Returns the parser that separates the reasoning of a message; a plain completion has none."""
-    marks = None if messages is None else choose.marks(choose.AUTO, llm.templates)
-    if marks is None or messages is None:
-        return MessageParser()
-    return MessageParser(ReasoningParser(*marks, begun=choose.begun(marks, llm.templates.render(messages))))
+def _parts(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams) -> Iterator[AnswerPart]:
+    if messages is not None:
+        yield from LocalModel(llm).stream(messages, params, Interrupt())
+        return
+    for chunk in llm.stream(question, params):
+        yield AnswerPart([Content(chunk.text)], chunk.completion)
 
 
 def _chat(args: argparse.Namespace) -> int:
-    from drut.cli import chat
+    from drut.cli.chat import talk
+    from drut.cli.chat.models import LocalModels
+    from drut.cli.chat.settings import ChatSettings
 
     if args.json_schema is not None or args.regex is not None:
         raise RequestError("a constraint is for one answer: give a PROMPT")
-    given = {**vars(args), "model": model_of(args), "url": None, "served": None, "api_key": None, "markdown": True}
-    return chat.run(argparse.Namespace(**given))
+    settings = ChatSettings(sampling.from_flags(args), markdown=True)
+    with LocalModels(model_of(args), engine_config(args)) as models:
+        talk(models, settings, system=args.system)
+    return 0

@@ -235,8 +235,8 @@ def test_no_server_is_one_line(capsys):
 
 
 @pytest.mark.parametrize(("argv", "words"), [
-    (["chat"], "a MODEL or --url is needed"), (["chat", "m", "--url", "http://x"], "give one"),
-    (["chat", "m", "--model", "x"], "--model requires --url"),
+    (["chat"], "a MODEL is needed"), (["chat", "m", "--url", "http://x"], "give one"),
+    (["chat", "m", "--model", "x"], "two models"),
     (["chat", "m", "--api-key", "x"], "--api-key requires"),
     (["chat", "--url", "http://x", "--threads", "2"], "--threads is a setting of the server"),
     (["chat", "--url", "ftp://x"], "must be http://HOST"), (["chat", "--url", "http://x:port"], "--url http://x:port")])

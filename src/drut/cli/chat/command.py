@@ -10,22 +10,28 @@ from drut.cli import sampling
 from drut.cli.chat.models import LocalModels, Models, RemoteModels
 from drut.cli.chat.settings import ChatSettings
 from drut.cli.chat.talk import talk
-from drut.cli.opening import add_model
-from drut.config import EngineConfig, add_flags, from_flags
+from drut.cli.opening import add_choice
+from drut.cli.settings import engine_config, model_of
+from drut.config import EngineConfig, add_flags
 from drut.errors import RequestError
 
 HELP = """Chat with a model. At a terminal /help lists the commands and DRUT_HOME/chat_history keeps the messages, for
 later recall; otherwise each line of standard input is a message. With --url the model is a server's."""
+EXAMPLES = (
+    ("drut chat smollm2-135m-instruct", "with a model of this machine"),
+    ("drut chat --url http://localhost:8000", "with the model of a server"),
+    ('drut chat qwen3-4b --system "Answer in Hindi."', "with a system message"),
+)
 KEY = "DRUT_API_KEY"  # the environment variable of the server's key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the system message, and the flags of sampling and engine."""
-    add_model(parser, optional=True)
-    server = parser.add_argument_group("instead of MODEL")
+    add_choice(parser)
+    server = parser.add_argument_group("a server's model")
     server.add_argument("--url", metavar="U", help="chat with the model of a server with OpenAI's API, drut's or "
-                                                   "another, such as http://localhost:8000")
-    server.add_argument("--model", metavar="M", dest="served", help="its name on the server (default: the first model)")
+                                                   "another, such as http://localhost:8000; --model is its name "
+                                                   "there (default: the first model)")
     server.add_argument("--api-key", metavar="K", help=f"the server's key [{KEY}]")
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--no-markdown", dest="markdown", action="store_false",
@@ -45,16 +51,13 @@ def run(args: argparse.Namespace) -> int:
 def _models(args: argparse.Namespace) -> Models:
     """Returns the open model and its others. Raises RequestError if the flags name none, or a local and a server's."""
     if args.url is None:
-        if args.model is None:
-            raise RequestError("a MODEL or --url is needed")
-        for flag in ("served", "api_key"):
-            if getattr(args, flag) is not None:
-                raise RequestError(f"--{'model' if flag == 'served' else 'api-key'} requires --url")
-        return LocalModels(args.model, from_flags(args))
+        if args.api_key is not None:
+            raise RequestError("--api-key requires --url")
+        return LocalModels(model_of(args), engine_config(args))
     if args.model is not None:
         raise RequestError(f"MODEL {args.model!r} is loaded here, --url asks a server: give one (--model names the "
                            "server's)")
     for field in dataclasses.fields(EngineConfig):
         if getattr(args, field.name, None) is not None:
             raise RequestError(f"--{field.name.replace('_', '-')} is a setting of the server: not with --url")
-    return RemoteModels(args.url, args.served, args.api_key or os.environ.get(KEY))
+    return RemoteModels(args.url, args.model_flag, args.api_key or os.environ.get(KEY))

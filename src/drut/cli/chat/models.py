@@ -14,7 +14,7 @@ from drut.config import EngineConfig
 from drut.engine.llm import LLM
 from drut.errors import RequestError
 from drut.model.store import resolve
-from drut.model.store.known import KNOWN
+from drut.model.store.disk import model_names
 
 
 class Models(Protocol):
@@ -64,7 +64,7 @@ class LocalModels:
             self.talker = LocalModel(self._llm)
 
     def names(self) -> list[str]:
-        return sorted(KNOWN)
+        return model_names()
 
     def __enter__(self) -> LocalModels:
         return self

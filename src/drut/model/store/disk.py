@@ -39,6 +39,11 @@ def stored() -> list[StoredModel]:
     return sorted([*_of_wheels(), *_of_the_hub()], key=lambda model: model.name)
 
 
+def model_names() -> list[str]:
+    """Returns the names of the stored models and of the catalogue, in order."""
+    return sorted({*(model.name for model in stored()), *entries()})
+
+
 def remove(model: StoredModel) -> int:
     """Removes a stored model; returns the bytes freed. Waits for a pull into the same folder.
 
