@@ -62,8 +62,8 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("F32", "GGUF, safetensors", "F32"), Row("F16", "GGUF, safetensors", "F16"),
-    Row("BF16", "GGUF, safetensors", "BF16"),
+    Row("F32", "GGUF", "F32"), Row("F16", "GGUF", "F16"),
+    Row("BF16", "GGUF", "BF16"),
     *(Row(name, "GGUF", name) for name in (
         "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "MXFP4", "Q3_K", "Q2_K",
         "TQ2_0", "TQ1_0")),
@@ -75,8 +75,8 @@ ROWS = (
     Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16"),
     Row("W4A16, a scale per row", "compressed-tensors", "int4-row-bf16"),
     Row("W8A8, W8A16, a scale per row", "compressed-tensors", "int8-row-f32"),
-    Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt, `fp8`", "fp8-row-f32"),
-    Row("FP8, blocks of 128", "compressed-tensors, `fp8`", "fp8-g128-f32", 8 + 32 / 128**2),
+    Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt", "fp8-row-f32"),
+    Row("FP8, blocks of 128", "compressed-tensors", "fp8-g128-f32", 8 + 32 / 128**2),
     Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4"),
     Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4"),
 )
@@ -167,10 +167,11 @@ def section(figures: dict[str, Any]) -> str:
     for row in ROWS:
         stored = row.bits / 8 if row.bits else encoding(row.encoding).row_bytes(SIDE) / SIDE
         cost = costs.get(row.encoding)
-        lines.append([row.name, row.source, f"{stored:.4g}",
+        name = row.name if row.source in ("GGUF", "safetensors") else f"{row.name} ({row.source})"
+        lines.append([name, f"{stored:.4g}",
                       f"{shares[row.encoding]:.0%}" if row.encoding in shares else "–",
                       f"{cost['divergence']:.2g}" if cost else "–", f"{cost['agreement']:.1%}" if cost else "–"])
-    heads = ["format", "in", "bytes a weight", "of the roof", "KL, nats", "same token"]
+    heads = ["format", "bytes a weight", "of the roof", "KL, nats", "same token"]
     table = "\n".join(" | ".join(cells) for cells in (heads, ["---"] * len(heads), *lines))
     return "\n".join([*_notes(figures), table, ""])
 

@@ -34,4 +34,4 @@ def test_a_figure_that_was_not_measured_is_a_dash() -> None:
     from benchmarks.engine.formats import section
 
     lines = [line for line in section({}).splitlines() if line.startswith("Q4_0 |")]
-    assert lines == ["Q4_0 | GGUF | 0.5625 | – | – | –"]
+    assert lines == ["Q4_0 | 0.5625 | – | – | –"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields, replace
 from textwrap import fill
 
 from drut.cli.describe import Argument, Command, describe
@@ -29,9 +29,7 @@ VARIABLES = {
 }
 
 NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
-OWN = ("positional arguments", "options")  # groups whose flags stay with their command
-
-
+TITLES = {"positional arguments": "several commands", "options": "several commands"}  # of flags without a group
 BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate")  # which pages explain
 
 
@@ -43,20 +41,20 @@ def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
     for a in plain:
         name = " ".join([", ".join(a.names), a.values]).strip().replace("|", "\\|")
         yield f"`{name}` | {NOTES.sub('', a.help.partition(';')[0]).strip()}{default(a)}"
-    if names := [f"`{a.names[0]}`{default(a)}" for a in arguments if a not in plain]:
+    if names := [f"`{a.names[0]}`" for a in arguments if a not in plain]:
         yield fill(("\n" if brief else "\nInternals: ") + ", ".join(names) + ".", 120, break_on_hyphens=False,
                    replace_whitespace=False)
 
 
 def default(a: Argument) -> str:
-    return f" ({a.default})" if a.default and (len(a.default) < 30 or not a.internal) else ""
+    return f" ({a.default})" if a.default else ""
 
 
 def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
-    own = [a for a in command.arguments if a not in shared and a.names not in (("--help-all",), ())]
+    own = [a for a in command.arguments if a not in shared and a.names]
     if not own and not command.examples:
         return
-    yield from (f"\n## {command.name}\n", f"`{command.usage}`: {command.summary}.", "")
+    yield from (f"\n## {command.name}\n", f"`{command.usage.removesuffix(' [flags]')}`: {command.summary}.", "")
     yield from (f"    {line}" for line, _ in command.examples[:2])
     yield from ("", *rows(own, command.name in BRIEF), "")
     if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
@@ -70,23 +68,33 @@ def anchor(title: str) -> str:
 def variables() -> dict[str, str]:
     """What each environment variable sets: a flag of a command, or what VARIABLES has."""
     flags = {f.metadata["env"]: f"`--{f.name.replace('_', '-')}`" for config in (ServerConfig, EngineConfig)
-             for f in dataclasses.fields(config) if f.metadata["env"]}
+             for f in fields(config) if f.metadata["env"]}
     return {**VARIABLES, **flags}
+
+
+def variable_lines() -> Iterator[str]:
+    """A table of variables; those with the name of their flag are listed before it."""
+    plain = {name: text for name, text in sorted(variables().items())
+             if text != f"`--{name.removeprefix('DRUT_').lower().replace('_', '-')}`"}
+    same = ", ".join(f"`{name}`" for name in sorted(variables()) if name not in plain)
+    yield fill(f"Each of these sets the flag of its name: {same}.", 120, break_on_hyphens=False)
+    yield from ("", "variable | sets", "---|---")
+    yield from (f"`{name}` | {text}" for name, text in plain.items())
 
 
 def page() -> str:
     """Returns the whole page."""
-    commands = list(describe())
+    commands = [replace(c, arguments=tuple(replace(a, group=TITLES.get(a.group, a.group)) for a in c.arguments
+                                           if a.names != ("--help-all",))) for c in describe()]
     counts = Counter(a for command in commands for a in command.arguments)
-    shared = [a for a, count in counts.items() if count > 1 and a.group not in OWN]
+    shared = [a for a, count in counts.items() if count > 1 and a.names]
     lines = [HEAD.rstrip()]
     for command in commands:
         lines += section(command, shared)
     titles = dict.fromkeys(a.group for a in shared if not a.internal)
     for title in titles:
         lines += [f"\n## Flags: {title}\n", *rows([a for a in shared if a.group.startswith(title)])]
-    lines += ["\n## Environment variables\n", "variable | sets", "---|---"]
-    lines += [f"`{name}` | {text}" for name, text in sorted(variables().items())]
+    lines += ["\n## Environment variables\n", *variable_lines()]
     text = "\n".join(lines) + "\n"
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")

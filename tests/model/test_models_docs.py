@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from drut.model.families import FAMILIES, Family, family_of_hf
 from drut.model.families.architecture import TYPES
 from tests.golden.as_gguf import GGUF_NAMES, architecture
-from tests.golden.variants import VARIANTS
-from tests.golden.weights import HERE, NAMES, config
+from tests.golden.weights import HERE, config
 from tests.model.test_text_part import SEEING
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
-HEAD = ("family | such as | Hugging Face | checkpoints | saved again | otherwise | from GGUF\n"
-        "---|---|---|---|---|---|---\n")
+HEAD = "family | such as | Hugging Face | GGUF\n---|---|---|---\n"
 RESAVED = json.loads((HERE / "resaved.json").read_text())
 
 
@@ -32,13 +29,9 @@ def of_family(family: Family, names: Iterable[str]) -> list[str]:
 def table() -> str:
     rows = []
     for family in FAMILIES:
-        checkpoints = of_family(family, NAMES)
-        variants = [name for name, (base, _) in VARIANTS.items() if base in checkpoints]
-        files = Counter(architecture(name) for name in of_family(family, GGUF_NAMES))
-        cells = (f"`{family.NAME}`", family.EXAMPLES, quoted(family.HF_ARCHITECTURES), len(checkpoints),
-                 len(of_family(family, RESAVED)), len(variants),
-                 ", ".join(f"`{name}` {count}" for name, count in sorted(files.items())))
-        rows.append(" | ".join(map(str, cells)) + "\n")
+        files = sorted({architecture(name) for name in of_family(family, GGUF_NAMES)})
+        cells = (f"`{family.NAME}`", family.EXAMPLES, quoted(family.HF_ARCHITECTURES), quoted(files))
+        rows.append(" | ".join(cells) + "\n")
     return HEAD + "".join(rows)
 
 
