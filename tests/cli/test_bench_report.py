@@ -48,6 +48,14 @@ def test_several_files_go_where_they_are_wanted(tmp_path: Path, capsys: pytest.C
     assert "has none of" in capsys.readouterr().err
 
 
+def test_a_folder_of_runs_becomes_one_page_of_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rate in (1.0, 4.0):
+        put(tmp_path / "sweep" / f"rate-{rate:g}", "result.json", samples.result(seconds=12.0, rate=rate))
+    assert main(["bench", "report", str(tmp_path / "sweep")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "sweep" / "report.html")
+    assert "Sweep of tiny at" in (tmp_path / "sweep" / "report.html").read_text()
+
+
 def test_the_exit_code_of_a_diff_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = str(put(tmp_path / "fast", "result.json", samples.result()))
     slow = str(put(tmp_path / "slow", "result.json", samples.result(slow=1.3, seed=1)))

@@ -113,6 +113,17 @@ def test_the_summary_states_plainly_who_is_better_than_the_base() -> None:
     assert "**Not finished**" in summary(msgspec.structs.replace(comparison(), finished=False))
 
 
+def test_the_summary_begins_with_a_chart_and_ends_with_excluded_turns() -> None:
+    lost = msgspec.structs.replace(BLOCKS[0], valid=False, reasons=["the client sent late"])
+    text = summary(msgspec.structs.replace(comparison(), blocks=[lost, *BLOCKS[1:]]))
+    chart = text.split("```")[1].splitlines()
+    bars = {words[0]: len(words[-1]) for line in chart if "█" in line and (words := line.split())}
+    assert bars["b"] == 40
+    assert 15 < bars["a"] < 25
+    assert text.index("```") < text.index("## c@1") < text.index("| contestant") < text.index("## Appendix")
+    assert text.endswith("- round 1, c@1, a: the client sent late")
+
+
 def test_files_go_round_and_a_damaged_one_is_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
     save(comparison(), tmp_path)
     assert load(tmp_path) == comparison()

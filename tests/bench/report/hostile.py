@@ -11,7 +11,8 @@ D = TypeVar("D", bound=msgspec.Struct)
 
 BAD = '"\'>]]></style><script>window.bad=1</script><img src=http://127.0.0.1:9/x onerror=bad()>&amp;\u202e\x1b[2J'
 _FIXED = ("schema", "figure", "outcome", "verdict", "phase", "expected", "failure", "finish_reason", "better",
-          "session", "currency", "date", "started")
+          "session", "currency", "date", "started", "slo")
+_READ = ("model", "url", "rate", "concurrency", "workload", "slo", "arrivals", "cpu", "cpus", "drut", "started")
 
 
 def hostile(document: D) -> D:
@@ -24,7 +25,7 @@ def _bad(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         keep = name in ("figures", "samples", "claims", "kinds", "summary")
         words = name in ("settings", "environment", "versions")
-        return {_end(k) if words and k not in ("model", "url", "rate", "concurrency") else k: v if keep else _bad(v, k)
+        return {_end(k) if words and k not in _READ else k: v if keep else _bad(v, k)
                 for k, v in value.items()}
     if isinstance(value, list):
         return [_bad(v, name) for v in value]

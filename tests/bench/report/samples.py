@@ -98,7 +98,8 @@ def comparison(*, factor: dict[str, float] | None = None, **more: Any) -> compar
         compare.Contestant("mlx", "mlx", "MLX", "gate", gate=compare.GateRecord(False, ["agreement 0.41 is under 0.90"],
                                                                                 0.41))]
     return compare.Comparison(
-        compare.SCHEMA, {"rounds": 6, "workloads": ["chat", "long-prompt"], "seed": 0}, ENVIRONMENT, "tiny-135m",
+        compare.SCHEMA, {"rounds": 6, "duration": 10.0, "workloads": ["chat", "long-prompt"], "seed": 0}, ENVIRONMENT,
+        "tiny-135m",
         contestants, CELLS, done, ratios(done), "drut", ["openvino reads int8 weights"], 0.12,
         rankings=[compare.Ranking(c.name, "output_tokens_per_s", [["drut", "openvino"], ["llama.cpp"], ["vllm"]])
                   for c in CELLS])

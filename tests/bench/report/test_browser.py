@@ -18,7 +18,7 @@ from tests.bench.report.hostile import hostile
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(installed() is None, reason="there is no Chromium here")]
 
 PLOTS = """[...document.querySelectorAll('svg.plot')].map(svg => {
-  const box = svg.getBoundingClientRect(), mark = svg.querySelector('path, .bar').getBoundingClientRect();
+  const box = svg.getBoundingClientRect(), mark = svg.querySelector('path, .bar, .fill').getBoundingClientRect();
   return [box.width, box.height, mark.width + mark.height, svg.getAttribute('aria-label').length]; })"""
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OUTSIDE = """[...document.querySelectorAll('svg.plot text')].filter(text => {
@@ -31,6 +31,8 @@ SMALLEST = """Math.min(...[...document.querySelectorAll('svg.plot')].flatMap(svg
   [...svg.querySelectorAll('text')].map(text => parseFloat(getComputedStyle(text).fontSize) *
     svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)))"""
 
+CLIPPED = """[...document.querySelectorAll('.scroll')].filter(area => area.checkVisibility() &&
+  area.scrollWidth > area.clientWidth + 1).map(area => area.getAttribute('aria-label'))"""
 FOLDED = "document.querySelector('.fold table').checkVisibility()"
 
 
@@ -81,6 +83,16 @@ def test_it_fits_the_screen_and_all_plots_are_there(page: Page, files: dict[str,
     assert page.evaluate("document.scripts.length + document.images.length") == 0
 
 
+def test_no_table_of_a_run_is_clipped_on_a_narrow_screen(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    write_report([DocumentSource("run", Path(), samples.result(seconds=20.0, slo="ttft=80,tpot=13"))], path)
+    page.open(path, width=400)
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.evaluate(CLIPPED) == []
+    assert page.evaluate(OVERFLOW) <= 0
+    assert page.evaluate(OUTSIDE) == []
+
+
 def test_no_word_of_others_becomes_an_element(page: Page, files: dict[str, Path]) -> None:
     count = "JSON.stringify([...new Set([...document.querySelectorAll('*')].map(e => e.localName))].sort())"
     found = {}
@@ -125,7 +137,7 @@ def test_all_can_be_reached_by_keys_and_has_a_name(page: Page, files: dict[str, 
     for _ in range(2):
         page.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
     assert page.evaluate("document.activeElement.localName") != "body"
-    page.evaluate("document.querySelector('.scroll').focus()")
+    page.evaluate("[...document.querySelectorAll('.scroll')].find(area => area.checkVisibility()).focus()")
     assert page.evaluate("document.activeElement.className") == "scroll"
 
 

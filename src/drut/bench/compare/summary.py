@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from drut.bench.compare.enough import answers
 from drut.bench.compare.gates import gsm8k_meaningful, perplexity
+from drut.bench.compare.names import engine_of
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Contestant, GateRecord, Ratio
 from drut.bench.compare.verdicts import figures_of
@@ -17,23 +18,42 @@ from drut.bench.stats.rounds import over_rounds
 
 MAIN = ("output_tokens_per_s", "goodput_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "e2e_ms_p50",
         "e2e_ms_p99", "cpu_s_per_1k_tokens", "peak_mb", "gpu_share", "cost_per_million_output")
+_CHARTED, _BAR = "output_tokens_per_s", 40  # the figure of the chart, and the characters of its longest bar
 
 
 def summary(found: Comparison) -> str:
     """Returns the summary as Markdown."""
     cells = [part for one in found.cells for part in _cell(found, one)]
-    parts = [_head(found), _contestants(found), _gate(found), *cells, _notes(found)]
+    parts = [f"# {found.model}: {', '.join(c.name for c in found.contestants)}", _chart(found), _head(found), *cells,
+             _contestants(found), _gate(found), _notes(found)]
     return "\n".join(map(printable, "\n\n".join(part for part in parts if part).split("\n")))
 
 
 def _head(found: Comparison) -> str:
     env, settings = found.environment, found.settings
     state = "" if found.finished else "\n\n**Not finished**: turns are missing; `--resume` continues."
-    return (f"# {found.model}: {', '.join(c.name for c in found.contestants)}\n\n{env.get('cpu', '')}, "
+    return (f"{env.get('cpu', '')}, "
             f"{env.get('cpus', '')} CPUs, {env.get('started', '')}. {settings['rounds']} rounds of turns of "
             f"{settings['duration']:g} s after {settings['warmup']:g} s of the same load, the order reversed from "
             f"one to the next. A figure is the geometric mean of its valid rounds; a ratio is to {found.base}, taken "
             f"within rounds, with its 95 % interval in parentheses.{_by_chance(len(found.ratios))}{state}")
+
+
+def _chart(found: Comparison) -> str:
+    """Draws the output of all contestants as bars of characters, for terminals and Markdown alike."""
+    by_cell = {one.name: figures_of(found.blocks, one.name, _CHARTED) for one in found.cells}
+    means = {(one, who): float(value) for one, by in by_cell.items() for who, rounds in by.items()
+             if isinstance(value := over_rounds(list(rounds.values()), logarithmic=True)[0], (int, float))}
+    if not means:
+        return ""
+    wide = max(len(who) for _, who in means)
+    lines = [f"{_title(_CHARTED, '')}, more is better"]
+    for one in by_cell:
+        top = max((value for (cell, _), value in means.items() if cell == one), default=1.0)
+        lines += [printable(one)] * any(cell == one for cell, _ in means)
+        lines += [f"  {printable(who):<{wide}} {shown(value):>7} {'█' * max(round(_BAR * value / top), 1)}"
+                  for (cell, who), value in means.items() if cell == one]
+    return "\n".join(["```", *(line.replace("`", "'") for line in lines), "```"])
 
 
 def _by_chance(ratios: int) -> str:
@@ -42,19 +62,13 @@ def _by_chance(ratios: int) -> str:
 
 
 def _contestants(found: Comparison) -> str:
-    rows = [[plain(c.name), plain(_engine(c)), plain(c.weights), shown(c.ready_s),
+    rows = [[plain(c.name), plain(engine_of(c)), plain(c.weights), shown(c.ready_s),
              shown(c.ready_mb), shown(c.peak_mb), _outcome(c, found)] for c in found.contestants]
     text = table(["contestant", "engine", "weights", "ready, s", "MB then", "MB at most", "outcome"], rows)
     for c in found.contestants:
         for line in ([c.why] if c.why else []) + c.remarks + ([] if c.verified else ["not verified here"]):
             text += f"\n\n- {plain(c.name)}: {plain(line)}."
     return text
-
-
-def _engine(c: Contestant) -> str:
-    """Returns the engine with the first version that is not that of its platform."""
-    versions = [f"{name} {version}" for name, version in c.versions.items() if name not in ("python", "compiler")]
-    return f"{c.title} ({versions[0]})" if versions else c.title
 
 
 def _gate(found: Comparison) -> str:
@@ -162,4 +176,7 @@ def _ratio(ratio: Ratio | None) -> str:
 
 
 def _notes(found: Comparison) -> str:
-    return "\n".join(f"- {plain(note)}" for note in found.notes)
+    void = [f"- round {b.round + 1}, {plain(b.cell)}, {plain(b.contestant)}: {plain('; '.join(b.reasons))}"
+            for b in found.blocks if not b.valid]
+    listed = "\n".join([*(f"- {plain(note)}" for note in found.notes), *void])
+    return f"## Appendix: notes and excluded turns\n\n{listed}" if listed else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from drut.bench.render.section import Note, Part, ReportGroup, Section, Table
+from drut.bench.render.section import Facts, Note, Part, ReportGroup, Section, Table, Tile, Tiles
 from drut.bench.render.tables import plain, printable, table
 
 
@@ -28,7 +28,16 @@ def part_text(part: Part, captions: bool = True) -> str:
     if isinstance(part, ReportGroup):
         texts = [f"## {plain(part.title)}", plain(part.text), *(_table(plot.twin) for plot in part.plots)]
         return "\n\n".join(text for text in texts if text)
+    if isinstance(part, Facts):
+        return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in part.rows)
+    if isinstance(part, Tiles):
+        return table(["", "", ""], [[plain(text) for text in _tile(tile)] for tile in part.tiles])
     return _table(part, captions)
+
+
+def _tile(t: Tile) -> tuple[str, str, str]:
+    kept = [f"{t.mark}: {t.limit}"] if t.mark else []
+    return t.title, f"{t.value} {t.unit}".strip(), "; ".join([*kept, *t.about])
 
 
 def _table(t: Table, captions: bool = True) -> str:

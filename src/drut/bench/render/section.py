@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 
 class Note(NamedTuple):
-    """A paragraph. A warning means that figures may not be quoted; `points` are a list below it."""
+    """A paragraph. A warning means that figures may not be quoted; `points` are a list below it, which a page folds
+    under a warning."""
 
     text: str
     points: Sequence[str] = ()
@@ -22,6 +23,29 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     note: str = ""
     folded: bool = False
+
+
+class Facts(NamedTuple):
+    """The circumstances of a measurement, as names and values above its figures."""
+
+    rows: Sequence[tuple[str, str]]
+
+
+class Tile(NamedTuple):
+    """A headline figure. `about` are lines below it. `mark` is whether `limit` holds, empty without a limit."""
+
+    title: str
+    value: str
+    unit: str = ""
+    about: Sequence[str] = ()
+    mark: Literal["", "pass", "fail"] = ""
+    limit: str = ""
+
+
+class Tiles(NamedTuple):
+    """The headline figures, in the order of their importance."""
+
+    tiles: Sequence[Tile]
 
 
 class ChartAxis(NamedTuple):
@@ -48,13 +72,14 @@ class ReportLine(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A marked value on an axis, with its bounds."""
+    """A marked value on an axis, with its bounds. `limit`: the plot shows the name itself instead of a number."""
 
     at: float
     name: str
     low: float | None = None
     high: float | None = None
     axis: Literal["x", "y"] = "x"
+    limit: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -90,7 +115,7 @@ class ReportRow(NamedTuple):
 
 class Forest(NamedTuple):
     """Values with intervals below each other, on one scale with the title `x`; `reference` is a line for comparison.
-    `left` and `right` explain its sides."""
+    `left` and `right` explain its sides. `bars`: from 0 to each value, on a linear scale."""
 
     caption: str
     x: str
@@ -100,6 +125,7 @@ class Forest(NamedTuple):
     log: bool = True
     left: str = ""
     right: str = ""
+    bars: bool = False
 
 
 class ReportGroup(NamedTuple):
@@ -110,7 +136,7 @@ class ReportGroup(NamedTuple):
     text: str = ""
 
 
-Part: TypeAlias = Note | Table | ReportGroup
+Part: TypeAlias = Note | Table | ReportGroup | Facts | Tiles
 
 
 class Section(NamedTuple):

@@ -8,7 +8,7 @@ from drut.bench.ablate.schema import Ablation
 from drut.bench.compare.schema import Comparison
 from drut.bench.render.section import Section
 from drut.bench.report.documents import Document, DocumentSource, kind
-from drut.bench.report.sections import ablation, comparison, result, search
+from drut.bench.report.sections import ablation, comparison, result, search, sweep
 from drut.bench.result.schema import Result
 
 
@@ -18,7 +18,7 @@ def sections(sources: Sequence[DocumentSource]) -> list[Section]:
     kinds = [kind(s.document) for s in sources]
     found = [section_of(s.document, s.label if kinds.count(kind(s.document)) > 1 else "") for s in sources]
     if len(results) > 1:
-        found.insert(kinds.index("result"), result.several(results))
+        found.insert(kinds.index("result"), sweep.several(results))
     return found
 
 

@@ -41,13 +41,14 @@ def read_document(path: Path) -> Document:
 
 
 def find(places: list[Path]) -> list[DocumentSource]:
-    """Returns the documents in files and folders (each of NAMES within one). Raises DrutError if there is none."""
+    """Returns the documents in files and folders: each of NAMES within one, or else the runs of a sweep, one folder
+    each. Raises DrutError if there is none."""
     paths: list[Path] = []
     for place in places:
         if place.is_dir():
-            found = [place / name for name in NAMES if (place / name).is_file()]
+            found = [place / name for name in NAMES if (place / name).is_file()] or sorted(place.glob("*/result.json"))
             if not found:
-                raise DrutError(f"{place} has none of {', '.join(NAMES)}")
+                raise DrutError(f"{place} has none of {', '.join(NAMES)}, nor folders with result.json")
             paths += found
         else:
             paths.append(place)

@@ -10,7 +10,8 @@ from drut.errors import RequestError
 SUMMARY = "write results as one HTML page, Markdown and CSV"
 DESCRIPTION = (
     "Makes one HTML file with plots and tables of any result.json, comparison.json, search.json and ablation.json, "
-    "and next to it the same as Markdown and CSV. The page needs no network and has no script.")
+    "of several, or of the folder of a sweep, and next to it the same as Markdown and CSV. The page needs no network "
+    "and has no script.")
 EXAMPLES = (
     ("drut bench report runs/first", "report.html, report.md and report.csv in the folder"),
     ("drut bench report runs/a runs/b --out runs/both.html", "two runs on one page"),
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds inputs and output."""
     parser.add_argument("places", nargs="+", metavar="DIR|FILE", help="a file, or a folder that has some")
     parser.add_argument("--out", metavar="FILE", help="the page; .md and .csv are next to it (default: report.html "
-                        "next to the first file)")
+                        "in the first folder, or next to the first file)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,9 +34,10 @@ def run(args: argparse.Namespace) -> int:
     out = None if args.out is None else Path(args.out)
     if out is not None and out.suffix != ".html":
         raise RequestError(f"--out must end in .html, unlike {args.out!r}")
-    sources = find([Path(place) for place in args.places])
+    places = [Path(place) for place in args.places]
+    sources = find(places)
     if out is None:
-        out = sources[0].path.with_name("report.html")
+        out = places[0] / "report.html" if places[0].is_dir() else sources[0].path.with_name("report.html")
     make_folder(out.parent)
     for path in write_report(sources, out):
         print(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import Palette, mark
 from drut.bench.render.page.scale import LOG, Scale, label, linear, logarithmic
@@ -10,21 +12,33 @@ from drut.bench.render.section import Forest, ReportRow
 WIDTH = 400
 _SIDE, _TOP, _ROW, _BOTTOM = 8, 22, 40, 38
 _HEADING = 24
+
+
+class _Side(NamedTuple):
+    """Begin and end of the scale, and the height of a row."""
+
+    begin: float
+    end: float
+    row: float
+
+
+_BARS = _Side(112, WIDTH - 58, 23)
 _WIDEST = 100.0  # factor on the reference; values beyond it are drawn at the edge
 
 
 def forest(f: Forest, palette: Palette) -> Html:
-    """Draws a forest plot. The name and value of a row stand above its interval, so that long names fit a narrow
-    screen."""
+    """Draws a forest plot. The name and value of a row are above its interval, so that long names fit a narrow screen;
+    those of a bar are left and right of it."""
+    side = _BARS if f.bars else _Side(_SIDE, WIDTH - _SIDE, _ROW)
     head = _TOP if f.left or f.right else 4
-    heading, tops, top = "", [], head
+    heading, tops, top = "", [], float(head)
     for row in f.rows:
         top += _HEADING if row.heading != heading else 0
         heading = row.heading
         tops.append(top)
-        top += _ROW
+        top += side.row
     height = top + _BOTTOM
-    x, bottom = _scale(f), height - _BOTTOM
+    x, bottom = _scale(f, side), height - _BOTTOM
     parts = []
     for value in x.ticks(6):
         parts += [el("line", class_="grid", x1=x(value), x2=x(value), y1=head, y2=bottom),
@@ -42,19 +56,19 @@ def forest(f: Forest, palette: Palette) -> Html:
         if row.heading != heading:
             heading = row.heading
             parts.append(el("text", shorten(heading, 56), class_="heading", x=_SIDE, y=top - 6))
-        parts.append(_row(row, top, x, palette))
+        parts.append((_bar if f.bars else _row)(row, top, x, palette))
     text = "; ".join(f"{row.heading} {row.name} {row.text} {row.verdict}".strip() for row in f.rows)
     return el("svg", *parts, class_="plot", viewbox=f"0 0 {WIDTH} {height}", role="img",
               aria_label=f"{f.caption}: {text}.")
 
 
-def _scale(f: Forest) -> Scale:
+def _scale(f: Forest, side: _Side) -> Scale:
     ends = [v for row in f.rows for v in (row.low, row.value, row.high)]
     if not f.log:
-        return linear(ends, _SIDE, WIDTH - _SIDE)
+        return linear(ends, side.begin, side.end)
     if f.reference is not None:
         ends = [min(max(v, f.reference / _WIDEST), f.reference * _WIDEST) for v in [*ends, f.reference]]
-    return logarithmic(ends, _SIDE, WIDTH - _SIDE, room=0.08)
+    return logarithmic(ends, side.begin, side.end, room=0.08)
 
 
 def _anchor(at: float) -> str:
@@ -74,6 +88,17 @@ def _row(row: ReportRow, top: float, x: Scale, palette: Palette) -> Html:
 
 def _interval(row: ReportRow, y: float, x: Scale, shape: int) -> list[Html]:
     return [el("line", class_="bar", x1=x(row.low), x2=x(row.high), y1=y, y2=y), mark(shape, x(row.value), y)]
+
+
+def _bar(row: ReportRow, top: float, x: Scale, palette: Palette) -> Html:
+    """Draws a bar from 0 with its interval in front of it, between name and value."""
+    y = top + _BARS.row / 2
+    return el("g", el("title", f"{row.name}: {row.text}"),
+              el("text", shorten(row.name, 16), class_="name", x=_SIDE, y=y + 4),
+              el("rect", class_="fill", x=x(0.0), width=max(x(row.value) - x(0.0), 1.0), y=y - 6, height=12),
+              el("line", class_="whisker", x1=x(row.low), x2=x(row.high), y1=y, y2=y),
+              el("text", row.text, class_="value", x=WIDTH - _SIDE, y=y + 4, text_anchor="end"),
+              class_=palette.css_class(row.who))
 
 
 def _dots(row: ReportRow, y: float, x: Scale, shape: int) -> list[Html]:

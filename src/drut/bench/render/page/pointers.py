@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from drut.bench.render.page.html import Html, el
+from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.scale import Scale
 from drut.bench.render.section import Mark
 
@@ -29,6 +29,9 @@ def pointers(marks: Sequence[Mark], numbers: Mapping[str, int], x: Scale, y: Sca
     for m in sorted(marks, key=lambda m: m.at):
         scale = x if m.axis == "x" else y
         at, (first, last) = scale(m.at), sorted((scale(m.ends[0]), scale(m.ends[1])))
+        if m.limit:
+            lines += _limit(m, at, frame)
+            continue
         number = str(numbers[m.name])
         if m.axis == "x":
             band = el("rect", class_="band", x=first, width=last - first, y=frame.top,
@@ -44,3 +47,14 @@ def pointers(marks: Sequence[Mark], numbers: Mapping[str, int], x: Scale, y: Sca
             words.append(el("text", number, class_="tick", x=frame.right + 3, y=place))
         bands += [band] if last > first else []
     return [*bands, *lines, *words]
+
+
+def _limit(m: Mark, at: float, frame: Frame) -> list[Html]:
+    """Draws a limit with its name: next to a vertical line, above a horizontal one."""
+    if m.axis == "y":
+        return [el("line", class_="limit", x1=frame.left, x2=frame.right, y1=at, y2=at),
+                el("text", shorten(m.name, 40), class_="limit", x=frame.right, y=at - 4, text_anchor="end")]
+    left = at > (frame.left + frame.right) / 2
+    return [el("line", class_="limit", x1=at, x2=at, y1=frame.top - 8, y2=frame.bottom),
+            el("text", shorten(m.name, 24), class_="limit", x=at + (-4 if left else 4), y=frame.top - 1,
+               text_anchor="end" if left else "start")]

@@ -13,8 +13,9 @@ from drut.bench.render.page.forest import forest
 from drut.bench.render.page.html import Html, el, shorten
 from drut.bench.render.page.marks import COLOURS, Palette, key
 from drut.bench.render.page.plot import plot
-from drut.bench.render.section import Forest, Note, Part, Plot, ReportGroup, Section, Table
+from drut.bench.render.section import Facts, Forest, Note, Part, Plot, ReportGroup, Section, Table, Tile, Tiles
 
+_MANY = 4  # columns that fit a narrow screen
 _NUMBER = re.compile(r"[-+<]?[\d.,]+(e[-+]?\d+)?( ?(%|s|ms|MB|GB))?( \[.*\]| \(.*%\)| \.\. .*)?|[\d., ]+|n/a|failed|")
 
 
@@ -67,9 +68,29 @@ def _section(section: Section, number: int, palette: Palette) -> Html:
 
 def _part(part: Part, palette: Palette) -> Html:
     if isinstance(part, Note):
-        listed = el("ul", *(el("li", point) for point in part.points)) if part.points else None
-        return el("div", el("p", part.text), listed, class_="note warning" if part.warning else "note")
+        return _note(part)
+    if isinstance(part, Facts):
+        return el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in part.rows), class_="facts")
+    if isinstance(part, Tiles):
+        return el("ul", *map(_tile, part.tiles), class_="tiles")
     return _group(part, palette) if isinstance(part, ReportGroup) else _table(part)
+
+
+def _note(note: Note) -> Html:
+    """Folds the points of a warning: its first line states what is wrong."""
+    listed = el("ul", *(el("li", point) for point in note.points)) if note.points else None
+    if note.warning and listed is not None:
+        return el("details", el("summary", note.text), listed, class_="note warning")
+    return el("div", el("p", note.text), listed, class_="note warning" if note.warning else "note")
+
+
+def _tile(t: Tile) -> Html:
+    sign = {"pass": "✓", "fail": "✗", "": ""}[t.mark]
+    held = el("span", el("span", sign, class_="sign", aria_label=t.mark, role="img"), " " + t.limit,
+              class_=f"limit {t.mark}") if t.mark else None
+    unit = el("small", " " + t.unit) if t.unit else None
+    return el("li", el("span", t.title, class_="tile"), el("strong", t.value, unit), held,
+              *(el("span", line, class_="about") for line in t.about))
 
 
 def _group(group: ReportGroup, palette: Palette) -> Html:
@@ -79,12 +100,14 @@ def _group(group: ReportGroup, palette: Palette) -> Html:
         twin = el("details", el("summary", "Table"), _scroll(p.twin))
         figures.append(el("figure", el("figcaption", p.caption), drawn, twin))
     return el("section", el("h3", group.title), el("p", group.text, class_="text") if group.text else None,
-              _legend(group, palette, numbers), el("div", *figures, class_="panels"), class_="group")
+              _legend(group, palette, numbers),
+              el("div", *figures, class_="panels" if len(figures) % 3 == 0 else "panels even"), class_="group")
 
 
 def _numbers(group: ReportGroup) -> dict[str, int]:
     """Numbers the marks of a group's plots, the same in all of them."""
-    names = dict.fromkeys(m.name for p in group.plots if isinstance(p, Plot) for m in p.marks)
+    names = dict.fromkeys(m.name for p in group.plots if isinstance(p, Plot) for m in p.marks
+                          if not m.limit)
     return {name: i for i, name in enumerate(names, 1)}
 
 
@@ -109,15 +132,18 @@ def _table(t: Table) -> Html:
 
 
 def _scroll(t: Table) -> Html:
-    """Makes a wide table scrollable, also by keyboard; the page itself never scrolls sideways."""
+    """Makes a wide table scrollable, also by keyboard; the page itself never scrolls sideways. On a narrow screen each
+    row of a table of many columns is a list of its cells with their names."""
     numeric = [all(_NUMBER.fullmatch(row[i]) for row in t.rows) and i > 0 for i in range(len(t.head))]
+    many = len(t.head) > _MANY
     classes = ["number" if is_number else None for is_number in numeric]
     def classes_of(value: str, fixed: str | None) -> str | None:
         return fixed or ("short" if len(value) <= 22 else "long" if len(value) > 60 else "some")
 
     head = el("tr", *(el("th", name, scope="col", class_=c) for name, c in zip(t.head, classes, strict=True)))
     rows = [el("tr", el("th", row[0], scope="row", class_=classes_of(row[0], None)),
-                     *(el("td", value, class_=classes_of(value, c)) for value, c in zip(
-        row[1:], classes[1:], strict=True))) for row in t.rows]
-    table = el("table", el("caption", t.caption), el("thead", head), el("tbody", *rows))
+                     *(el("td", value, class_=classes_of(value, c), data_name=name if many else None)
+                       for value, c, name in zip(row[1:], classes[1:], t.head[1:], strict=True))) for row in t.rows]
+    table = el("table", el("caption", t.caption), el("thead", head), el("tbody", *rows),
+               class_="many" if many else None)
     return el("div", table, class_="scroll", tabindex=0, role="region", aria_label=t.caption)

@@ -13,7 +13,7 @@ import numpy as np
 from drut.bench.compare.enough import supported
 from drut.bench.compare.gates import gsm8k_meaningful, perplexity
 from drut.bench.compare.schema import Block, Contestant
-from drut.bench.render.section import ChartAxis, Forest, Plot, ReportGroup, ReportLine, Table
+from drut.bench.render.section import ChartAxis, Forest, Mark, Plot, ReportGroup, ReportLine, Table
 from drut.bench.render.tables import cell, share
 from drut.bench.report.estimates import MetricEstimate
 from drut.bench.result.figures import FIGURES
@@ -49,9 +49,10 @@ def with_interval(e: MetricEstimate | None) -> str:
 
 
 def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
-               failed: Mapping[str, int] | None = None) -> Plot | None:
-    """Plots the share of requests by maximum latency; failed requests have none, so the line ends below 1. `samples`
-    are milliseconds, in any order; None if there are none."""
+               failed: Mapping[str, int] | None = None, *, of: str = "requests",
+               marks: Sequence[Mark] = ()) -> Plot | None:
+    """Plots the share of requests (`of`: or of something else) by maximum latency; failed requests have none, so the
+    line ends below 1. `samples` are milliseconds, in any order; None if there are none."""
     lines, rows = [], []
     for who, values in samples.items():
         if not len(values):
@@ -60,14 +61,15 @@ def cumulative(caption: str, title: str, samples: Mapping[str, Sequence[float]],
         lost = (failed or {}).get(who, 0)
         n = len(ascending) + lost
         at = np.unique(np.linspace(0, len(ascending) - 1, min(len(ascending), _MAX_POINTS)).astype(int))
-        lines.append(ReportLine(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at], marks="middle"))
+        lines.append(ReportLine(who, who, [(float(ascending[i]), float(i + 1) / n) for i in at],
+                                marks="middle" if len(samples) > 1 else "none"))
         ranks = [max(-(-p * n // 100), 1) - 1 for p in _TWIN_PERCENTS]
         rows.append([who, str(n), *(cell(float(ascending[r])) if r < len(ascending) else "failed" for r in ranks)])
     if not lines:
         return None
     head = ["", "n", *(f"p{p}" if p < 100 else "most" for p in _TWIN_PERCENTS)]
-    return Plot(caption, ChartAxis(title, log=True), ChartAxis("share of requests", at_most=1.0), lines,
-                Table(f"{caption}: percentiles, ms", head, rows))
+    return Plot(caption, ChartAxis(title, log=True), ChartAxis(f"share of {of}", at_most=1.0), lines,
+                Table(f"{caption}: percentiles, ms", head, rows), marks=marks)
 
 
 def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float]]]) -> Plot | None:
@@ -81,7 +83,7 @@ def timeline(caption: str, unit: str, runs: Mapping[str, Sequence[Sequence[float
         mean = np.mean([s[:length] for s in bounded], axis=0)
         if len(bounded) > 1:
             lines += [ReportLine(who, who, _thin(s), faint=True) for s in bounded]
-        lines.append(ReportLine(who, who, _thin(mean), marks="middle"))
+        lines.append(ReportLine(who, who, _thin(mean), marks="middle" if len(runs) > 1 else "none"))
         columns.append((who, dict(_thin(mean, 60))))
     if not lines:
         return None
@@ -123,10 +125,12 @@ def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> 
     return ReportGroup(title, there, text) if there else None
 
 
-def load_text(concurrency: int | None, rate: float | None) -> str:
-    """Describes a load; empty if it is unknown."""
+def load_text(concurrency: int | None, rate: float | str | None) -> str:
+    """Describes a load; empty if it is unknown. A rate of "inf" sends all requests at once."""
     if concurrency is not None:
         return f"concurrency {concurrency}"
+    if isinstance(rate, str):
+        return "all at once" if rate == "inf" else ""
     return "" if rate is None else f"{rate:.4g} /s"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drut.bench.compare.names import engine_of
 from drut.bench.compare.ranking import places
 from drut.bench.compare.schema import Cell, Comparison, Ratio
 from drut.bench.cost import amount
-from drut.bench.render.section import Forest, Note, Part, Plot, ReportGroup, ReportRow, Section, Table
+from drut.bench.render.section import Facts, Forest, Note, Part, Plot, ReportGroup, ReportRow, Section, Table
 from drut.bench.render.tables import cell
 from drut.bench.report.estimates import MetricEstimate, of_blocks
 from drut.bench.report.sections.common import (
@@ -27,8 +28,8 @@ from drut.bench.report.sections.common import (
     load_text,
     timeline,
     title_of,
-    void_points,
 )
+from drut.bench.report.sections.headline import date, machine
 from drut.bench.result.figures import FIGURES
 
 
@@ -37,12 +38,12 @@ def section(c: Comparison, label: str = "") -> Section:
     names = [x.name for x in c.contestants]
     cells = [x.name for x in c.cells]
     found = of_blocks(c.blocks, cells, names)
-    parts: list[Part | None] = [*_notes(c), contestants_table(c.contestants), gate_table(c.contestants), _rankings(c),
-                                _ratios(c),
+    parts: list[Part | None] = [_facts(c), *_notes(c), group("Result", [output_chart(c, found)]), _rankings(c),
+                                _ratios(c), contestants_table(c.contestants), gate_table(c.contestants),
                                 _interactivity(c, found), _distributions(c, names), _cost(c, found),
                                 *figures_tables(found, cells), _timelines(c, names), _cells(c.cells),
                                 commands_table(c.contestants), blocks_table(c.blocks),
-                                facts("Machine", c.environment), facts("Settings", c.settings)]
+                                facts("Machine", c.environment), facts("Settings", c.settings), *_appendix(c)]
     return Section("comparison", f"{c.model}: engines side by side" + (f" ({label})" if label else ""),
                    [part for part in parts if part is not None], sorted(names, key=lambda name: name != c.base))
 
@@ -60,11 +61,40 @@ def _notes(c: Comparison) -> list[Note]:
                for x in c.contestants if x.outcome != "measured"]
     if outside:
         notes.append(Note("Not ranked:", outside, warning=True))
-    if void := void_points(c.blocks):
-        notes.append(Note(f"{len(void)} of {len(c.blocks)} blocks are void and in no figure:", void, warning=True))
-    if c.notes:
-        notes.append(Note("Notes:", c.notes))
     return notes
+
+
+def _facts(c: Comparison) -> Facts:
+    versions = "; ".join(engine_of(x) for x in c.contestants if x.outcome == "measured")
+    rows = [("Model", c.model), ("Work", ", ".join(x.name for x in c.cells)), ("Engines", versions),
+            ("Machine", machine(c.environment)), ("Date", date(c.environment))]
+    return Facts([(name, value) for name, value in rows if value])
+
+
+def output_chart(c: Comparison, found: Sequence[MetricEstimate]) -> Forest | None:
+    """Plots output tokens/s of all engines at each kind of work: the result in one chart."""
+    rows, lines = [], []
+    for x in c.cells:
+        for e in found:
+            if e.cell == x.name and e.figure == "output_tokens_per_s" and isinstance(e.value, (int, float)):
+                low, high = (float(end) if isinstance(end, (int, float)) else float(e.value) for end in (e.low, e.high))
+                rows.append(ReportRow(name=e.who, who=e.who, value=float(e.value), low=low, high=high,
+                                      text=cell(e.value), heading=x.name))
+                lines.append([x.name, e.who, cell(e.value), cell(e.low), cell(e.high)])
+    title = title_of("output_tokens_per_s")
+    return Forest(f"{c.model}: output tokens/s, more is better", title, rows,
+                  Table(title, ["work", "", title, "low", "high"], lines), log=False, bars=True) if rows else None
+
+
+def _appendix(c: Comparison) -> list[Part]:
+    """Returns the notes and the excluded blocks."""
+    parts: list[Part] = [Note("Appendix. Notes:", c.notes)] if c.notes else []
+    void = [[str(b.round), b.cell, b.contestant, "; ".join(b.reasons) or "no reason given"]
+            for b in c.blocks if not b.valid]
+    if void:
+        parts.append(Table("Appendix: excluded blocks", ["round", "work", "", "reason"], void,
+                           f"{len(void)} of {len(c.blocks)} blocks are void and in no figure."))
+    return parts
 
 
 def _ratios(c: Comparison) -> ReportGroup | None:

@@ -7,21 +7,16 @@ from collections.abc import Sequence
 from drut.bench.cost import ServingCost, amount
 from drut.bench.render.section import Note, Part, ReportGroup, Section, Table
 from drut.bench.render.tables import cell, share
-from drut.bench.report.estimates import estimates
+from drut.bench.report.sections import gaps, headline
 from drut.bench.report.sections.common import (
-    BY_LOAD,
     LATENCIES,
     cumulative,
     facts,
-    figure_text,
     group,
-    interactivity,
-    load_text,
     timeline,
     title_of,
 )
 from drut.bench.report.sections.watched import resources, server_side
-from drut.bench.result.figures import FIGURES
 from drut.bench.result.schema import Result
 from drut.bench.stats.distribution import PERCENTS, Distribution
 
@@ -33,38 +28,27 @@ _PLOTTED = ("ttft", "tpot", "e2e")
 def section(r: Result, label: str = "") -> Section:
     """Returns the whole section. `label` is its name in plots, and distinguishes several."""
     who = label or str(r.settings.get("model", ""))
-    parts: list[Part | None] = [*verdicts(r), latencies(r), rates(r), _distributions({who: r}),
-                                _timelines(r, who), *errors(r), *certainty(r), costs(r.cost), server_side(r.watched),
-                                resources(r.watched), client(r), facts("Machine of the client", r.environment),
-                                facts("Settings", r.settings)]
+    parts: list[Part | None] = [headline.facts(r), *_alerts(r), headline.tiles(r), distributions({who: r}),
+                                _timelines(r, who), latencies(r), rates(r), *_steadiness(r), *errors(r),
+                                *certainty(r), costs(r.cost), server_side(r.watched), resources(r.watched), client(r),
+                                facts("Machine of the client", r.environment), facts("Settings", r.settings)]
     title = f"{r.settings.get('model', '')} at {r.settings.get('url', '')}" + (f" ({label})" if label else "")
     return Section("result", title, [part for part in parts if part is not None])
 
 
-def several(results: Sequence[tuple[str, Result]]) -> Section:
-    """Compares several runs in one table and in the same plots."""
-    by = {label: {e.figure: e for e in estimates(r)} for label, r in results}
-    rows = [[title_of(f), *(figure_text(f, found[f].value) if f in found else "n/a" for found in by.values())]
-            for f in FIGURES if any(f in found for found in by.values())]
-    void = [f"{label}: {'; '.join(r.validity.reasons)}" for label, r in results if not r.validity.valid]
-    parts: list[Part | None] = [
-        Note("Several runs. They were not interleaved: changes of the machine "
-             "between them are part of the differences (drut bench compare avoids that)."),
-        Note("Void runs, whose figures may not be quoted:", void, warning=True) if void else None,
-        Table("All runs", ["", *by], rows),
-        _distributions(dict(results)),
-        _interactivity(results)]
-    return Section("results", "Several runs", [part for part in parts if part is not None])
-
-
 def verdicts(r: Result) -> list[Note]:
     """Returns whether it may be quoted, and whether it was steady."""
-    notes = []
-    if not r.validity.valid:
-        notes.append(Note("Void. None of these figures may be quoted:", r.validity.reasons, warning=True))
+    return [*_alerts(r), *_steadiness(r)]
+
+
+def _alerts(r: Result) -> list[Note]:
+    return [] if r.validity.valid else [Note("Void. None of these figures may be quoted:", r.validity.reasons,
+                                             warning=True)]
+
+
+def _steadiness(r: Result) -> list[Note]:
     steady = r.steady
-    notes.append(Note(f"Steady state: {steady.verdict}{': ' if steady.reasons else ''}{'; '.join(steady.reasons)}."))
-    return notes
+    return [Note(f"Steady state: {steady.verdict}{': ' if steady.reasons else ''}{'; '.join(steady.reasons)}.")]
 
 
 def latencies(r: Result) -> Table | Note:
@@ -150,28 +134,30 @@ def client(r: Result) -> Note:
                 f"scheduled {cell(r.summary.lag_ms.p99)} ms.")
 
 
-def _interactivity(results: Sequence[tuple[str, Result]]) -> ReportGroup | None:
-    plot = interactivity("All runs", {
-        label: [(_load(r), r.summary.tpot_ms.p50, r.summary.output_tokens_per_s)] for label, r in results})
-    return group("Throughput against interactivity", [plot], BY_LOAD)
-
-
-def _load(r: Result) -> str:
-    users, rate = (r.settings.get(name) for name in ("concurrency", "rate"))
-    return load_text(users, rate if isinstance(rate, (int, float)) else None)
-
-
-def _distributions(results: dict[str, Result]) -> ReportGroup | None:
+def distributions(results: dict[str, Result]) -> ReportGroup | None:
+    """Plots the latencies of one or several runs, with the limits that all of them have."""
     plots = []
+    failed = {label: r.summary.errors.failed for label, r in results.items()}
+    shared = shared_limits(list(results.values()))
     for key in _PLOTTED:
         by = {label: [v for q in r.requests if q.measured and (v := getattr(q, f"{key}_ms")) is not None]
               for label, r in results.items()}
-        failed = {label: r.summary.errors.failed for label, r in results.items()}
-        plots.append(cumulative(LATENCIES[key], f"{LATENCIES[key]}, ms", by, failed))
-    return group("Distributions", plots, "Share of measured requests by maximum latency; failed ones never end.")
+        plots.append(cumulative(LATENCIES[key], f"{LATENCIES[key]}, ms", by, failed,
+                                marks=[limit.line() for limit in shared if limit.key == key]))
+    plots.insert(2, cumulative("ITL", "ITL, ms", {label: gaps.drawn(r) for label, r in results.items()},
+                               failed, of="gaps"))
+    return group("Distributions", plots, "Share of measured requests by maximum latency; failed ones never end. ITL: "
+                 "the gaps between tokens, of all requests together.")
+
+
+def shared_limits(results: Sequence[Result]) -> list[headline.LatencyLimit]:
+    """Returns the limits of the first run that all others have, too."""
+    found = [headline.limits(r) for r in results]
+    same = [{(limit.key, limit.ms) for limit in one} for one in found]
+    return [limit for limit in found[0] if all((limit.key, limit.ms) in one for one in same)]
 
 
 def _timelines(r: Result, who: str) -> ReportGroup | None:
-    plots = [timeline("Output tokens", "tokens/s", {who: [r.series.output_tokens]}),
+    plots = [timeline("Output tokens", "tokens/s", {who: [r.series.output_tokens]}), gaps.by_second({who: r}),
              timeline("Requests in flight", "requests", {who: [r.series.in_flight]})]
     return group("Timeline", plots, "By second of the measured window.")
