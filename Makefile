@@ -57,6 +57,7 @@ comparison: .venv/.test ## serve beside them over HTTP, write docs/comparison.md
 
 ablation: .venv/.test ## what each technique buys, one off and on after the other; write docs/ablation.md
 	$(BIN)/drut bench ablate --out build/ablation --document docs/ablation.md $(ARGS)
+	@cp build/ablation/ablation.csv docs/results/
 
 wheel: .venv/.wheel ## build dist/*.whl for Linux with glibc 2.28 or newer, and check it where there is no compiler
 	@rm -rf build/wheel && mkdir -p build/wheel dist

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drut.bench.ablate.book import Book, empty, read
-from drut.bench.ablate.markdown import document
+from drut.bench.ablate.document import document
 from drut.bench.compare.schema import Contestant
 from drut.errors import DrutError, RequestError
 from tests.bench.ablate.blocks import block, recipe
@@ -85,7 +85,7 @@ def test_the_page_states_how_it_was_made_and_what_is_missing(tmp_path: Path) -> 
     book.place(recipe())
     page = document(book.ablation, "drut bench ablate")
     assert "Nothing is measured yet." in page
-    assert "**Not measured.**" in page
+    assert "- A cache: not measured" in page
     page = document(filled(tmp_path).ablation, "drut bench ablate")
-    assert "Made by `drut bench ablate`" in page
-    assert "1.99 (1.97 .. 2.01)" in page
+    assert "`drut bench ablate` measures again" in page
+    assert "| **1.99** (1.97–2.01) | helps |" in page

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drut.bench.ablate.document import document
 from drut.bench.ablate.effects import effects
-from drut.bench.ablate.markdown import document
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.ablate.words import SHORT, as_expected, found, shows
 from drut.bench.compare.schema import Block
@@ -80,13 +80,22 @@ def test_that_there_is_no_effect_is_told_of_narrow_intervals_alone(
 ) -> None:
     (effect,) = effects(recipe(), outputs(on, off))
     assert found(effect) == verdict
-    row = next(line for line in document(_ablation(effect), "x").splitlines() if line.startswith("| cache"))
-    assert SHORT[found(effect)] in row
-    assert "no effect" not in row
+    row = next(line for line in document(_ablation(effect), "x").splitlines() if line.startswith("| A cache"))
+    assert {"uncertain": "open"}.get(verdict, SHORT[found(effect)]) in row
+    assert ("(expected: helps)" in row) == (verdict in ("little", "costs"))
     expected = {"helps": "as expected", "uncertain": ""}.get(verdict, "not as expected")
     assert as_expected(effect) == expected
     nothing = msgspec.structs.replace(effect, expected="no effect")
     assert as_expected(nothing) == {"little": "as expected", "uncertain": ""}.get(verdict, "not as expected")
+
+
+def test_works_without_an_expected_effect_are_summed_up() -> None:
+    (effect,) = effects(recipe(), outputs([60, 61, 59, 60], [100, 100, 100, 100]))
+    nothing = msgspec.structs.replace(effect, expected="no effect")
+    page = document(_ablation(nothing), "x")
+    assert "| A cache" not in page
+    assert "0 of 1 figures show none" in page
+    assert "A cache costs: Output with fast **0.60**" in page
 
 
 def _ablation(effect: Effect) -> Ablation:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from drut.bench.ablate.document import NOTHING
 from drut.bench.ablate.schema import Ablation, Effect, Technique
 from drut.bench.ablate.words import SHORT, found, interval
 from drut.bench.render.tables import cell, plain, table
 from drut.bench.result.figures import FIGURES
 
-NOTHING = "Nothing is measured yet."
-
 
 def summary(ablation: Ablation) -> str:
     """Returns the text of summary.md."""
-    return "\n\n".join([f"# What each technique buys: {plain(ablation.model)}", _how(ablation), *body(ablation)])
+    return "\n\n".join([f"# What each technique buys: {plain(ablation.model)}", _how(ablation), *_body(ablation)])
 
 
-def document(ablation: Ablation, command: str) -> str:
-    """Returns a page of the documentation; `command` is the command that made it."""
-    made = f"Made by `{command}`; do not edit. [How it is measured](bench.md#each-technique-off-and-on)."
-    return "\n\n".join(["# What each technique buys", made, _how(ablation), _machine(ablation), *body(ablation)]) + "\n"
-
-
-def body(ablation: Ablation) -> list[str]:
+def _body(ablation: Ablation) -> list[str]:
     """Returns the table, the techniques, and the failures."""
     rows = [row for technique in ablation.techniques for row in _rows(technique, ablation.effects)]
     head = ["technique", "work", "figure", "off", "on", "on / off", "expected", "found"]
@@ -44,14 +37,6 @@ def _how(ablation: Ablation) -> str:
             "its 95 % interval. An effect is reported only if the interval of at least three rounds excludes 1, and "
             "no relevant effect (under 10 %) only if the interval lies within 10 % of 1. Otherwise the result is open."
             + chance)
-
-
-def _machine(ablation: Ablation) -> str:
-    e = ablation.environment
-    if not e:
-        return f"**Machine.** {NOTHING}"
-    return (f"**Machine.** {e.get('cpu')}, {e.get('cpus')} CPUs; {e.get('system')}; Python {e.get('python')}; "
-            f"drut {e.get('drut')}. Started {e.get('started')}. Model: {plain(ablation.model)}.")
 
 
 def _rows(technique: Technique, effects: Sequence[Effect]) -> list[list[str]]:

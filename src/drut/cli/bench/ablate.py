@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Returns 0, 3 if a server failed, or 130 if it was interrupted; measurements are kept in all cases."""
     from drut.bench.ablate.book import JSON, Book, empty
-    from drut.bench.ablate.markdown import document
+    from drut.bench.ablate.document import document
     from drut.bench.ablate.run import AblationPlan
     from drut.bench.ablate.techniques import chosen
     from drut.bench.files import make_folder, write_file
