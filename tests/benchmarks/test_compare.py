@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from benchmarks.peers import models
 from benchmarks.peers.build import ROOT
-from benchmarks.peers.offline import document, results, summary
+from benchmarks.peers.offline import condensed, document, results, summary
 from benchmarks.peers.offline.columns import COLUMNS, FIRST_PLAIN
 from benchmarks.peers.offline.machine_roof import floor_s
 from benchmarks.peers.offline.window import full_batch
@@ -88,14 +89,19 @@ def fake_result(column: str = "decode1") -> dict:
             "machine": {"cpu": "A CPU", "cpus": 2, "memory_gb": 24.0, "system": "6", "python": "3.11", "commit": "c0"}}
 
 
+def tables(*columns: dict) -> list[dict]:
+    return condensed.condense({("smollm2-q4_0", ("drut", "llamacpp")): list(columns)})
+
+
 def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
-    page = document.document({("smollm2-q4_0", ("drut", "llamacpp")): [fake_result(), fake_result("decode8")]})
-    assert "| Drut | 0.5 | 24 (20 .. 30) | 24 (20 .. 30) |" in page
-    assert "| llama.cpp | the same file | **2.50** (2.00 .. 3.00) | **2.50** (2.00 .. 3.00) |" in page
-    assert "| Drut | 60 (50 .. 75) | 60 (50 .. 75) |" in page
+    page = document.document(tables(fake_result(), fake_result("decode8")))
+    assert "| Drut | 0.5 | 24 (20–30) | 24 (20–30) |" in page
+    assert "| Drut / llama.cpp |  | **2.50** (2.00–3.00) | **2.50** (2.00–3.00) |" in page
+    assert "| Drut, % of the roof |  | 60 | 60 |" in page
     assert "- Left out: vLLM: not built (make peers)." in page
-    assert "roof 30.0 GB/s from memory, int8 400 GMAC/s (200 with AVX2), bf16 100; others used 0.02" in page
-    assert "First tokens equal to Drut's: llama.cpp 50 %" in page
+    assert "roof 30.0 GB/s, 400 GMAC/s; others used 0.02 CPUs." in page
+    assert "50 % of llama.cpp's first tokens equal Drut's" in page
+    assert "Measured on A CPU, 2 CPUs, 24 GB, Linux 6, Python 3.11, 2026-01-01, at commit c0." in page
     assert page.count("`python -m benchmarks.peers.offline`") == 1, "one run is listed once"
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
@@ -106,13 +112,27 @@ def test_a_busy_machine_and_an_idle_engine_are_reported() -> None:
     for record in result["rounds"]:
         record["others_cpus"] = 0.5
         record["cpus"] = dict.fromkeys(record["cpus"], 1.0)
-    page = document.document({("smollm2-q4_0", ("drut", "llamacpp")): [result]})
+    page = document.document(tables(result))
     assert "(**busy: repeat**)" in page
-    assert "CPUs kept busy where not all: decode, batch 1 1.00" in page
+    assert "llama.cpp kept 1.00 CPUs busy in one column" in page
 
 
 def test_the_page_before_any_measurement() -> None:
-    assert "Nothing has been measured yet" in document.document({})
+    assert "Nothing has been measured yet" in document.document([])
+
+
+def test_stored_tables_go_round_and_a_model_is_replaced_alone(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "benchmarks.json"
+    assert condensed.load(path) == []
+    condensed.save(tables(fake_result()), path)
+    assert condensed.load(path) == tables(fake_result())
+    other = {**tables(fake_result())[0], "model": "llama1b-q4_0"}
+    new = tables(fake_result("decode8"))
+    assert condensed.update([*condensed.load(path), other], new) == [*new, other]
+
+
+def test_the_page_is_that_of_the_stored_tables() -> None:
+    assert document.PATH.read_text() == document.document(condensed.load())
 
 
 def test_results_replace_those_of_their_model_column_and_engines(tmp_path: Path) -> None:
@@ -143,8 +163,8 @@ def test_models_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "README.hi.md"])
 def test_the_readmes_speeds_are_those_of_the_page(name: str) -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
-    cells = [cell for line in (ROOT / name).read_text().splitlines() if line.startswith("| ") and " .. " in line
-             for cell in line.strip("| ").split(" | ")[1:]]
-    assert len(cells) == 12
+    page = document.PATH.read_text()
+    lines = [line.replace(" .. ", "–") for line in (ROOT / name).read_text().splitlines() if line.startswith("| ")]
+    cells = [cell for line in lines for cell in line.strip("| ").split(" | ")[1:] if re.search(r"\d–\d", cell)]
+    assert len(cells) >= 6
     assert [cell for cell in cells if f"| {cell} |" not in page] == []

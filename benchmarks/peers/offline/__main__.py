@@ -15,12 +15,12 @@ import sys
 import time
 
 from benchmarks.peers.models import MODELS, Model
-from benchmarks.peers.offline import document
+from benchmarks.peers.offline import condensed, document
 from benchmarks.peers.offline.columns import COLUMNS
 from benchmarks.peers.offline.contestants import NAMES, TITLES, contestants
 from benchmarks.peers.offline.machine_roof import MachineRoof
 from benchmarks.peers.offline.measure import Match, run, show
-from benchmarks.peers.offline.results import machine, save
+from benchmarks.peers.offline.results import company, machine, save
 
 from drut.machine import usable_cpus
 
@@ -67,7 +67,7 @@ def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str
         if not args.quick:
             save(result)
     if args.quick:
-        print(document.document({model.name: results}))
+        print(document.document(condensed.condense({(model.name, company(results[0])): results})))
     show(f"{model.title}: {time.monotonic() - began:.0f} s")
     return missing
 

@@ -1,11 +1,10 @@
-"""Compares Drut with other serving engines over HTTP: makes missing files, measures, writes docs/comparison.md and
-.html.
+"""Compares Drut with other serving engines over HTTP: makes missing files, measures, writes docs/comparison.md.
 
     python -m benchmarks.peers.serving [NAME ...] [--document-only]
 
 A NAME is a file of settings in this folder. Engines come from `make peers` (missing ones are named and left out), model
-files from `benchmarks.peers.files`; results are stored under build/comparison/NAME, and unfinished ones are continued.
-The page contains all results.
+files from `benchmarks.peers.files`. Whole results are under build/comparison/NAME, and unfinished ones are continued;
+build/comparison/report.html has their plots. What the page needs is stored under docs/results/, which is committed.
 """
 
 from __future__ import annotations
@@ -18,39 +17,20 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 from benchmarks.peers.environment import ROOT
+from benchmarks.peers.serving.document import TITLES, chart, document, slim
 
 from drut.bench.compare.files import NAME, load
-from drut.bench.compare.schema import Comparison
-from drut.bench.compare.summary import summary
+from drut.bench.compare.schema import SCHEMA, Comparison
+from drut.bench.files import read_file
 from drut.home import home
 
 HERE = Path(__file__).parent
 RESULTS = ROOT / "build" / "comparison"
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE, STORED = ROOT / "docs" / "comparison.md", ROOT / "docs" / "results"
 CHECKOUT = r"(?<![\w./])/(?:[\w.+-]+/)+?(?=(?:src/drut|build/compare|build/peers)/)"
 CONFIGS = {path.stem: path for path in sorted(HERE.glob("*.toml"))}
-REMARKS = {
-    "sglang": "- **SGLang runs its reference path** (`torch_native`): its fast CPU kernels need AMX and a build of "
-              "their own.\n",
-    "mlx": "- **MLX** is made for Apple's GPUs; on this CPU it reads fp32, with OpenBLAS in place of what it brings.\n",
-    "vllm": "- **vLLM, SGLang and MLX** read bf16 and fp32 here.\n"}
-TITLES = {"smollm2": "SmolLM2-135M", "slow": "SmolLM2-135M: SGLang and MLX",
-          "llama-1b": "A shape of 1.1 G weights", "llama-1b-slow": "A shape of 1.1 G weights: vLLM, SGLang and MLX"}
-
-HEAD = """# Serving engines compared
-
-Written by `make comparison` (`python -m benchmarks.peers.serving`), which measures, or continues a measurement; do not
-edit. The same as a page with plots: [comparison.html](comparison.html). [How engines are compared](compare.md);
-[how each is started](engines.md). Engines without a server are compared in [benchmarks.md](benchmarks.md).
-
-- Every engine runs at the best CPU configuration found for it, on both CPUs, from the same weights in the format that
-  suits it: 8 bits for Drut (GGUF Q8_0), llama.cpp (the same file) and OpenVINO (int8), bf16 where an engine has nothing
-  quicker for this CPU. So a ratio compares what a user gets, not the same bytes.
-- **OpenVINO GenAI has no server of its own**: an HTTP wrapper of this project serves it.
-- TensorRT-LLM, LMDeploy and Ollama do not run here; their launchers are unverified ([engines.md](engines.md)).
-"""
-
 
 def measure(name: str) -> bool:
     """Starts or continues one comparison. Returns False after a failure, whose reason is printed."""
@@ -66,15 +46,28 @@ def measure(name: str) -> bool:
     return _python("-m", "drut", "bench", "compare", *asked) == 0
 
 
-def document(found: dict[str, Comparison]) -> str:
-    """Returns the page: each comparison's summary under a heading of its own."""
-    engines = {c.engine for one in found.values() for c in one.contestants if c.outcome == "measured"}
-    parts = [HEAD + "".join(text for engine, text in REMARKS.items() if engine in engines)]
-    for name, one in found.items():
-        text = re.sub(r"^#+ ", lambda match: "#" + match[0], summary(one), flags=re.M)
-        _, _, rest = text.partition("\n")
-        parts.append(f"## {TITLES.get(name, name)}\n{rest}\n")
-    return "\n".join(parts)
+def store(name: str) -> None:
+    """Stores a comparison under docs/results/, for the page."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    text = msgspec.json.encode(slim(load(RESULTS / name), commit)).decode()
+    STORED.mkdir(exist_ok=True)
+    stored(name).write_text(_without_paths(text) + "\n")
+
+
+def stored(name: str) -> Path:
+    """Returns the file of a stored comparison."""
+    return STORED / f"comparison-{name}.json"
+
+
+def write_page() -> int:
+    """Writes the page and its chart from the stored comparisons; returns their number."""
+    found = {name: read_file(stored(name), Comparison, SCHEMA, "a comparison") for name in TITLES
+             if stored(name).exists()}
+    PAGE.write_text(document(found))
+    if found:
+        PAGE.with_suffix(".svg").write_text(chart(next(iter(found.values()))))
+    return len(found)
 
 
 def _without_paths(page: str) -> str:
@@ -98,13 +91,13 @@ def main() -> int:
     if unknown := [name for name in args.names if name not in CONFIGS]:
         parser.error(f"unknown comparison:  {', '.join(unknown)}")
     ended = [True] if args.document_only else [measure(name) for name in args.names or CONFIGS]
-    found = {name: load(RESULTS / name) for name in TITLES if (RESULTS / name / NAME).exists()}
-    PAGE.write_text(document(found))
-    if found:
+    measured = [] if args.document_only else [name for name in TITLES if (RESULTS / name / NAME).exists()]
+    for name in measured:
+        store(name)
+    if measured:
         report = RESULTS / "report.html"
-        _python("-m", "drut", "bench", "report", *(str(RESULTS / name) for name in found), "--out", str(report))
-        PAGE.with_suffix(".html").write_text(_without_paths(report.read_text()))
-    print(f"{PAGE.relative_to(ROOT)}: {len(found)} comparisons")
+        _python("-m", "drut", "bench", "report", *(str(RESULTS / name) for name in measured), "--out", str(report))
+    print(f"{PAGE.relative_to(ROOT)}: {write_page()} comparisons")
     return int(not all(ended))
 
 
