@@ -6,7 +6,7 @@
 namespace {
 
 constexpr int kRowBlock = 96;  // maximum of rows per unit of work: their activations fit in the second-level cache
-constexpr int kMinRowsToUnpack = 64;  // rows from which unpacking pays: docs/measurements.md
+constexpr int kMinRowsToUnpack = 64;  // rows from which unpacking pays: benchmarks/kernels/micro.py
 struct Tile { alignas(64) float of[kRowBlock * kPanel]; };
 
 // Splits `count` rows into blocks of nearly equal size and calls body(row, rows, pass, passes). Few rows are bound by

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from drut.constrain.constraint import Constraint
 
 V = TypeVar("V")
-BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # estimated bytes of a compiled grammar, by its source (docs/measurements.md)
+BASE_BYTES, BYTES_PER_BYTE = 200_000, 100  # of a compiled grammar, by benchmarks/engine/structured.py
 
 
 class ConstraintCache(Generic[V]):
