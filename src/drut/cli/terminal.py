@@ -60,10 +60,17 @@ def _styled() -> bool:
 
 
 def note(text: str) -> None:
-    """Prints a note on standard error, dimmed on a terminal."""
+    """Prints a note on standard error; dimmed, and wrapped between words, on a terminal."""
     if not sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
         return
+    import shutil
+    import textwrap
+
+    width = max(1, shutil.get_terminal_size().columns)
+    lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=False,
+                           replace_whitespace=False) for line in text.split("\n")]
+    text = "\n".join(lines)
     print(f"\x1b[2m{text}\x1b[22m" if _styled() else text, file=sys.stderr, flush=True)
 
 

@@ -41,8 +41,10 @@ def test_help_lists_all_commands_and_a_path_is_a_message():
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("/dance", "unknown command /dance (/help lists them)"), ("/sav x", "unknown command /sav; /save?"),
-    ("/quiet", "/quit?"), ("/save", "/save FILE: FILE is missing"), ("/load ", "/load FILE: FILE is missing"),
+    ("/dance", "no command /dance (see /help)"),
+    ("/sav x", "no command /sav; did you mean /save?"),
+    ("/quiet", "did you mean /quit?"), ("/save", "/save FILE: FILE is missing"),
+    ("/load ", "/load FILE: FILE is missing"),
     ("/retry", "there is no message to answer again"), ("/system forbidden", "no such message"),
     ("forbidden", "no such message"), ("/model other", "no model other"), ("/set temprature 1", "temperature?"),
     ("/set seed x", "seed must be an integer, not 'x'"), ("/set top_p 3", "top_p must be from 0 to 1"),

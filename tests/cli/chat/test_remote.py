@@ -190,7 +190,7 @@ def test_another_served_model_continues(server):
     handle(chat, "/model second")
     handle(chat, "hi")
     assert server.asked[0][2]["model"] == "second"
-    with pytest.raises(RequestError, match=r"serves no model 'secnd'; 'second'\?"):
+    with pytest.raises(RequestError, match=r"serves no model 'secnd'; did you mean second\?"):
         handle(chat, "/model secnd")
     assert chat.models.name == "second"
 

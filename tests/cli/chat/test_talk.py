@@ -52,7 +52,7 @@ def test_a_long_talk_and_a_message_that_never_fits(tiny, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    (b"hi\n\xff\n", "line 2 of standard input is not UTF-8 text"), (b"/dance\n", "unknown command /dance"),
+    (b"hi\n\xff\n", "line 2 of standard input is not UTF-8 text"), (b"/dance\n", "no command /dance"),
     (b"/save .\n", "exists and stays as it is"), (b"/model no/such.gguf\nhi\n", "no/such.gguf")])
 def test_an_error_ends_a_pipe(tiny, capsys, monkeypatch, line, words):
     pipe_in(monkeypatch, line)
@@ -126,7 +126,7 @@ def test_at_a_terminal(tiny, tmp_path):
         terminal.until("12 tokens, the first after ")
         terminal.until(">>>")
         terminal.type("/dance\r")
-        terminal.until("error: unknown command /dance")
+        terminal.until("error: no command /dance")
         terminal.until(">>>")
         terminal.type("\x03")
         terminal.until("Ctrl-C again, Ctrl-D or /bye leaves")

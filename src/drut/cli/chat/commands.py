@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from drut.cli.chat.saved import path_of
 from drut.cli.chat.session import Chat
 from drut.cli.chat.settings import NAMES, NONE, check_name
-from drut.errors import RequestError
+from drut.errors import RequestError, did_you_mean
 
 SYSTEM = "system"  # a setting of the conversation, next to those of `settings.NAMES`
 
@@ -40,8 +39,8 @@ def handle(chat: Chat, line: str) -> bool:
     if name in LEAVE:
         return False
     if name not in COMMANDS:
-        near = get_close_matches(name, [*COMMANDS, *LEAVE], 1)
-        raise RequestError(f"unknown command /{name}" + (f"; /{near[0]}?" if near else " (/help lists them)"))
+        near = did_you_mean(f"/{name}", [f"/{known}" for known in (*COMMANDS, *LEAVE)])
+        raise RequestError(f"no command /{name}{near} (see /help)")
     if not argument and COMMANDS[name].argument.isalpha():
         raise RequestError(f"{COMMANDS[name].usage}: {COMMANDS[name].argument} is missing")
     COMMANDS[name].run(chat, argument)

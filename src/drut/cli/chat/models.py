@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Protocol
 
 from drut.cli.chat.conversation import Talker
@@ -12,7 +11,7 @@ from drut.cli.opening import open_llm
 from drut.cli.terminal import note, on_terminal
 from drut.config import EngineConfig
 from drut.engine.llm import LLM
-from drut.errors import RequestError
+from drut.errors import RequestError, did_you_mean
 from drut.model.store import resolve
 from drut.model.store.disk import model_names
 
@@ -97,8 +96,7 @@ class RemoteModels:
     def switch(self, name: str) -> None:
         names = self.names()
         if name not in names:
-            near = get_close_matches(name, names, 1) or names[:1]
-            raise RequestError(f"{self._model.url} serves no model {name!r}" + (f"; {near[0]!r}?" if near else ""))
+            raise RequestError(f"{self._model.url} serves no model {name!r}{did_you_mean(name, names)}")
         self._model.name = name
 
     def names(self) -> list[str]:

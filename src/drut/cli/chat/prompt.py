@@ -14,6 +14,7 @@ from prompt_toolkit.filters import is_done
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import TabsProcessor
 
 from drut.cli.terminal import note
 
@@ -55,7 +56,8 @@ class ChatPrompt:
     def __init__(self, completer: Completer, kept: History) -> None:
         self._session: PromptSession[str] = PromptSession(
             history=kept, completer=completer, complete_while_typing=False, complete_in_thread=True,
-            multiline=True, key_bindings=_keys(), prompt_continuation=_continuation, enable_suspend=True)
+            multiline=True, input_processors=[TabsProcessor(char1=" ", char2=" ")], key_bindings=_keys(),
+            prompt_continuation=_continuation, enable_suspend=True)
 
     def messages(self) -> Iterator[Typed]:
         """Yields messages and commands, to Ctrl-D or the second Ctrl-C in a row on an empty line."""
@@ -66,10 +68,11 @@ class ChatPrompt:
             except EOFError:
                 return
             except KeyboardInterrupt:
-                if leaving:
+                empty = not self._session.default_buffer.text
+                if empty and leaving:
                     return
-                leaving = not self._session.default_buffer.text
-                if leaving:
+                leaving = empty
+                if empty:
                     note("Ctrl-C again, Ctrl-D or /bye leaves")
                 continue
             leaving = False
@@ -85,7 +88,7 @@ def unquoted(text: str) -> Typed:
     """Returns a message without its triple quotes."""
     bare = text.strip()
     if not bare.startswith(QUOTES):
-        return Typed(text)
+        return Typed(text.rstrip("\n"))
     inner = bare.removeprefix(QUOTES).removesuffix(QUOTES)
     return Typed(inner.removeprefix("\n").removesuffix("\n"), quoted=True)
 

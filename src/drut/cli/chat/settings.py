@@ -6,12 +6,11 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from drut.cli.sampling import FLAGS
 from drut.engine.request.params import SamplingParams
-from drut.errors import RequestError
+from drut.errors import RequestError, did_you_mean
 
 SWITCHES = {"markdown": ("on", "off"), "reasoning": ("show", "hide")}  # the words for true and false
 NAMES = (*FLAGS, *SWITCHES)
@@ -64,8 +63,7 @@ class ChatSettings:
 def check_name(name: str) -> None:
     """Raises RequestError for an unknown name, with the nearest known one."""
     if name not in NAMES:
-        near = get_close_matches(name, NAMES, 1)
-        raise RequestError(f"unknown setting {name!r}" + (f"; {near[0]}?" if near else " (/set lists them)"))
+        raise RequestError(f"no setting {name!r}{did_you_mean(name, NAMES)} (/set lists them)")
 
 
 def _value(name: str, text: str) -> Any:

@@ -33,8 +33,9 @@ def _at_terminal(models: Models, settings: ChatSettings, system: str | None) -> 
     from drut.cli.chat.terminal import TerminalScreen
 
     chat = Chat(models, settings, TerminalScreen(), system)
+    prompt = ChatPrompt(CommandCompleter(models), history(home() / "chat_history"))
     note(f"{banner(chat)}; /help lists the commands")
-    for typed in ChatPrompt(CommandCompleter(models), history(home() / "chat_history")).messages():
+    for typed in prompt.messages():
         try:
             if typed.quoted:
                 chat.say(typed.text)
