@@ -68,7 +68,7 @@ def note(text: str) -> None:
     import textwrap
 
     width = max(1, shutil.get_terminal_size().columns)
-    lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=False,
+    lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False,
                            replace_whitespace=False) for line in text.split("\n")]
     text = "\n".join(lines)
     print(f"\x1b[2m{text}\x1b[22m" if _styled() else text, file=sys.stderr, flush=True)

@@ -86,6 +86,8 @@ def test_none_unsets_and_stop_strings_may_be_json():
         handle(chat, f"/set {text}")
     assert (chat.settings.params.seed, chat.settings.params.stop) == (None, ("\n", "END"))
     assert chat.conversation.system is None
+    handle(chat, "/set temperature")
+    assert chat.screen.notes == ["temperature none (the model's default)"]
     handle(chat, "/set stop none")
     assert chat.settings.params.stop == ()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from drut.cli.chat.saved import path_of
 from drut.cli.chat.session import Chat
 from drut.cli.chat.settings import NAMES, NONE, check_name
+from drut.engine.request.params import MODEL_FIELDS
 from drut.errors import RequestError, did_you_mean
 
 SYSTEM = "system"  # a setting of the conversation, next to those of `settings.NAMES`
@@ -64,11 +65,16 @@ def _set(chat: Chat, text: str) -> None:
         chat.settings = chat.settings.with_text(name, value.strip())
     elif name:
         check_name(name)
-        chat.screen.note(f"{name} {chat.settings.text(name)}")
+        chat.screen.note(f"{name} {_shown(chat, name)}")
     else:
         width = max(map(len, (*NAMES, SYSTEM)))
-        rows = [(name, chat.settings.text(name)) for name in NAMES] + [(SYSTEM, chat.conversation.system or NONE)]
+        rows = [(name, _shown(chat, name)) for name in NAMES] + [(SYSTEM, chat.conversation.system or NONE)]
         chat.screen.note("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+
+
+def _shown(chat: Chat, name: str) -> str:
+    text = chat.settings.text(name)
+    return f"{text} (the model's default)" if text == NONE and name in MODEL_FIELDS else text
 
 
 def _system(chat: Chat, text: str) -> None:
