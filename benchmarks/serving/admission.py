@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks.report import Spread, table
 
-from drut import SamplingParams
 from drut.engine.request.output import Chunk, Completion
+from drut.engine.request.params import FilledParams
 from drut.engine.service.messages import EngineReady, Output
 from drut.server.admission import AdmissionControl, ObserverGroup, QueuedRequest
 from drut.server.life import RequestLog
@@ -59,7 +59,7 @@ async def play(parts: str) -> float:
         if parts == "bare":
             engine.sinks.append(lambda message: None)
         else:
-            ticket = admission.submit(QueuedRequest([0] * 16, SamplingParams(max_tokens=TOKENS, temperature=0)))
+            ticket = admission.submit(QueuedRequest([0] * 16, FilledParams(max_tokens=TOKENS)))
             readers.append(asyncio.ensure_future(drain(ticket)))
     await asyncio.sleep(0)
     started = time.process_time()

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from drut.engine.engine import Engine
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.request.request import Request
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.kv import PAGE_TOKENS
@@ -144,7 +144,7 @@ def test_a_request_that_goes_ends_it(monkeypatch: pytest.MonkeyPatch, how: str) 
 
 def test_the_end_of_a_sequence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = text(0, 4)
-    tokens = expected(prompt, SamplingParams(max_tokens=30, ignore_eos=True, temperature=0), 1, 0, 1000).tokens
+    tokens = expected(prompt, FilledParams(max_tokens=30, ignore_eos=True, temperature=0), 1, 0, 1000).tokens
     at = next(i for i in range(4, 30) if tokens[i] not in tokens[:i])
     engine = make_engine(overlap=True, burst=64)
     gate = Gate(engine, monkeypatch)

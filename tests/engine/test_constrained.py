@@ -14,6 +14,7 @@ import pytest
 from drut import LLM, AnswerError, Constraint, SamplingParams
 from drut.constrain import ReasoningSpec
 from drut.constrain.grammar_matcher import GrammarMatcher
+from drut.engine.request.params import NEUTRAL
 from drut.engine.step.accept import Acceptor
 from drut.errors import RequestError
 from tests.engine.chance import make_llm
@@ -78,7 +79,7 @@ def test_asked_afterwards_is_as_masked_before(path: Path, llm: LLM,
               "logprobs": 2, "repetition_penalty": 1.2 if seed % 3 else 1.0}
              for seed, (t, n) in enumerate([(0.0, 1), (1.0, 3), (1.5, 1), (0.3, 2), (1.0, 1), (2.0, 2)])]
     params = [SamplingParams(max_tokens=60, constraint=constraint, reasoning=reasoning, **kind) for kind in kinds]
-    assert not any(replace(p, temperature=1.0, top_k=llm.engine.vocab).draws_from_all for p in params)
+    assert not any(replace(p, temperature=1.0, top_k=llm.engine.vocab).filled(NEUTRAL).draws_from_all for p in params)
     hot = [p for p in params if p.temperature]
     late = llm.generate(["hello"] * len(hot), hot)
     early = llm.generate(["hello"] * len(hot), [replace(p, top_k=llm.engine.vocab) for p in hot])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from drut.constrain import Constraint, ReasoningSpec
 from drut.constrain.grammar_matcher import GrammarMatcher, Mask
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks
 from drut.errors import RequestError
 from drut.kernels.backend import Backend, BackendLimits, Executable, Host
@@ -42,7 +42,7 @@ REASONINGS = (None, None, ReasoningSpec("<t>", "/>"), ReasoningSpec("<t>", "/>",
 class Ask(NamedTuple):
     """A sample, and the way that its guide has come."""
 
-    params: SamplingParams
+    params: FilledParams
     edits: Edits | None
     way: tuple[int, ...]
     logits: F32
@@ -129,15 +129,15 @@ def some_edits(dice: random.Random, vocab: int, ends: frozenset[int]) -> Edits |
     return dice.choice([None, made])
 
 
-def some_params(dice: random.Random, seed: int) -> SamplingParams:
-    return SamplingParams(
+def some_params(dice: random.Random, seed: int) -> FilledParams:
+    return FilledParams(
         temperature=dice.choice([0.0, 0.3, 1.0, 1.0, 2.0, 100.0, 1e-6, 1e-37, 1e-42]), seed=seed,
         repetition_penalty=dice.choice([1.0, 1.3, 0.01, 100.0]), presence_penalty=dice.choice([0.0, 1.0, -2.0]),
         frequency_penalty=dice.choice([0.0, 1.0, -2.0]), logprobs=dice.choice([None, 0, 5]),
         ignore_eos=dice.random() < 0.2, constraint=dice.choice(CONSTRAINTS), reasoning=dice.choice(REASONINGS))
 
 
-def guide_of(walker: Walker, params: SamplingParams) -> GrammarMatcher:
+def guide_of(walker: Walker, params: FilledParams) -> GrammarMatcher:
     assert params.constraint is not None
     return walker.guide(params.constraint, params.reasoning, ignore_eos=params.ignore_eos)
 
@@ -204,7 +204,7 @@ def test_an_infinite_logit_may_be_one_that_the_mask_takes_out(given: Given, make
     logits[ord("z")] = 1e38
     once = np.ones(1, np.int32)
     edits = Edits(once * ord("z"), np.zeros(1, np.float32), once, once)
-    params = SamplingParams(repetition_penalty=0.01, constraint=Constraint.regex("[a-f]x"), temperature=0)
+    params = FilledParams(repetition_penalty=0.01, constraint=Constraint.regex("[a-f]x"), temperature=0)
     asks = [Ask(params, edits, (), logits), Ask(replace(params, constraint=Constraint.regex("z+")), edits, (), logits)]
     optimistic = run(given, maker, walker, asks, optimistic=True)
     assert optimistic[1] == [Status.DRAWN, Status.NONE_LEFT]
@@ -220,7 +220,7 @@ def test_a_grammar_that_breaks_off_is_found_where_its_mask_is_made(
         guide.failure = RequestError("too complex")
         real(guide, mask)
 
-    params = SamplingParams(constraint=Constraint.regex("[a-f]x"), temperature=0)
+    params = FilledParams(constraint=Constraint.regex("[a-f]x"), temperature=0)
     low, high = np.zeros(walker.vocab, np.float32), np.zeros(walker.vocab, np.float32)
     low[ord("z")] = high[ord("b")] = 1.0
     monkeypatch.setattr(GrammarMatcher, "fill", failing)

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drut.engine.request.logits_processors import LogitsProcessors
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 
 IDS = st.lists(st.integers(0, 30), max_size=20)
 
 
 @given(IDS, IDS, st.dictionaries(st.integers(0, 30), st.floats(-100, 100), max_size=5), st.integers(0, 4))
 def test_edits_follow_the_output(prompt: list[int], output: list[int], bias: dict[int, float], least: int) -> None:
-    params = SamplingParams(repetition_penalty=1.5, frequency_penalty=0.5, logit_bias=bias, min_tokens=least,
+    params = FilledParams(repetition_penalty=1.5, frequency_penalty=0.5, logit_bias=bias, min_tokens=least,
                             max_tokens=100, temperature=0)
     table, before = LogitsProcessors(params, prompt, (2, 7)), None
     for count in range(len(output) + 1):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drut.engine.engine import Engine
 from drut.engine.request.logits_processors import LogitsProcessors
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.engine.request.progress import Progress
 from drut.engine.request.request import Request
 from drut.engine.schedule.policy import Aging, FirstCome, LeastServed, Policy
@@ -44,7 +44,7 @@ def arrive(engine: Engine, clock: Clock, prompt: list[int], **params: object) ->
 
 
 def plain(order: int, arrived: float, priority: int = 0, prompt: int = 8) -> Request:
-    params = SamplingParams(temperature=0)
+    params = FilledParams(temperature=0)
     return Request(id=str(order), progress=Progress([0] * prompt), params=params, limit=1000, arrived=arrived,
                    order=order, edits=LogitsProcessors(params, (), ()), priority=priority)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drut import LLM
-from drut.engine.request.params import SamplingParams
+from drut.engine.request.params import FilledParams
 from drut.kernels.backend import Executable
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
@@ -33,7 +33,7 @@ def llm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LLM]:
 
 def start(llm: LLM) -> tuple[Executable, StepDescriptor]:
     """Prompts computed, the first decoding step described. Each sequence has a slot in a group that no layer uses."""
-    executable, params = llm.engine.runner.executable, SamplingParams(logprobs=2, temperature=1.0)
+    executable, params = llm.engine.runner.executable, FilledParams(logprobs=2, temperature=1.0)
     step = StepDescriptor(32, 4, 4, 16, slot_groups=1)
     for slot, (prompt, pages) in enumerate(zip(PROMPTS, PAGES, strict=True)):
         row = step.add_sequence(prompt, 0, pages, slot, others=[[90 + slot]])

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from drut import SamplingParams
 from drut.config import EngineConfig
 from drut.engine.build import choose_backend
+from drut.engine.request.params import FilledParams
 from drut.kernels.backend import Backend, BackendLimits, Executable
 from drut.kernels.descriptor import RELAY, StepDescriptor
 from drut.kernels.native import library
@@ -58,7 +58,7 @@ def outputs(executables: list[Executable], *, relay: bool = False) -> list[list[
     """Of each executable its outputs: for each step, all compute the same rows one after another. The prompts' tokens
     are followed by those that the last one draws; with `relay` all take them from where it left them."""
     said: list[list[StepOutput]] = [[] for _ in executables]
-    params = SamplingParams(temperature=1.0, logprobs=3)
+    params = FilledParams(temperature=1.0, logprobs=3)
     tokens = [list(prompt) for prompt in PROMPTS]
     for at in range(STEPS):
         for i, executable in enumerate(executables):
