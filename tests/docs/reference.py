@@ -29,7 +29,7 @@ VARIABLES = {
 }
 
 NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
-TITLES = {"positional arguments": "several commands", "options": "several commands"}  # of flags without a group
+TITLES = {"positional arguments": "common", "options": "common"}  # of flags without a group
 BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate")  # which pages explain
 
 
@@ -55,10 +55,11 @@ def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
     if not own and not command.examples:
         return
     yield from (f"\n## {command.name}\n", f"`{command.usage.removesuffix(' [flags]')}`: {command.summary}.", "")
-    yield from (f"    {line}" for line, _ in command.examples[:2])
+    lines = [line for line, _ in command.examples if line != command.name and not line.endswith("--json")]
+    yield from (f"    {line}" for line in lines[:2])
     yield from ("", *rows(own, command.name in BRIEF), "")
     if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
-        yield "Also flags of " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."
+        yield "And: " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."
 
 
 def anchor(title: str) -> str:
