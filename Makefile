@@ -4,13 +4,15 @@ MODEL  ?= smollm2-135m-instruct
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 ARGS   ?=
 WORKERS ?= 2
+ARCH   ?= $(shell uname -m)
+CROSS  := $(filter-out $(shell uname -m),$(ARCH))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 BIN    := .venv/bin
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
 
-.PHONY: help run setup test check lint soak fuzz arm peers compare comparison ablation wheel clean
+.PHONY: help run setup test check lint soak fuzz arm peers compare comparison ablation wheel container clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is
@@ -59,11 +61,18 @@ ablation: .venv/.test ## what each technique buys, one off and on after the othe
 	$(BIN)/drut bench ablate --out build/ablation --document docs/ablation.md $(ARGS)
 	@cp build/ablation/ablation.csv docs/results/
 
-wheel: .venv/.wheel ## build dist/*.whl for Linux with glibc 2.28 or newer, and check it where there is no compiler
-	@rm -rf build/wheel && mkdir -p build/wheel dist
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -C cmake.define.DRUT_MANYLINUX=ON -w build/wheel .
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --only-plat --plat manylinux_2_28_$$(uname -m) -w dist build/wheel/*.whl
-	tests/release/check_wheel dist/$$(ls -t dist | head -1) $(MODEL)
+wheel: .venv/.wheel ## build dist/*.whl for other Linux machines, and check it (ARCH=aarch64 cross-compiles)
+	@rm -rf build/wheel dist/drut-*_$(ARCH).whl && mkdir -p build/wheel dist
+	$(if $(CROSS),_PYTHON_HOST_PLATFORM=linux-$(CROSS)) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation \
+	  -C cmake.define.DRUT_MANYLINUX=ON $(CROSS:%=-C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/csrc/cross/%.cmake) \
+	  -w build/wheel .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --only-plat --plat auto -w dist \
+	  build/wheel/*.whl
+	tests/release/check_wheel dist/drut-*_$(ARCH).whl
+
+container: ## build an image of `drut serve` from that wheel, without a registry, as root (ARGS=--no-cache for updates)
+	deploy/container $(ARGS)
+	tests/release/check_container
 
 clean: ## remove all that was built or installed here
 	rm -rf .venv .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -36,6 +36,12 @@ void futex_wait(std::atomic<uint32_t>* word, uint32_t expected) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
 
+#if defined(__aarch64__)
+// FZ. With AFP also AH, which makes FZ test after rounding as FTZ does, and FIZ, which then does what DAZ does. Not a
+// static of the function that uses it: its guard would need a C++ runtime.
+const uint64_t kFlush = uint64_t(1) << 24 | (arm::has_afp() ? 3 : 0);
+#endif
+
 // Treats subnormal operands and results as zero in its scope, and restores the mode of the thread at the end.
 struct FlushSubnormals {
 #if defined(__x86_64__)
@@ -45,10 +51,8 @@ struct FlushSubnormals {
 #elif defined(__aarch64__)
   uint64_t saved;
   FlushSubnormals() {
-    // FZ. With AFP also AH, which makes FZ test after rounding as FTZ does, and FIZ, which then does what DAZ does.
-    static const uint64_t flush = uint64_t(1) << 24 | (arm::has_afp() ? 3 : 0);
     asm volatile("mrs %0, fpcr" : "=r"(saved));
-    asm volatile("msr fpcr, %0" ::"r"(flush));
+    asm volatile("msr fpcr, %0" ::"r"(kFlush));
   }
   ~FlushSubnormals() { asm volatile("msr fpcr, %0" ::"r"(saved)); }
 #endif
