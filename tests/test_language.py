@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 WORDS = ("told", "tells", "said", "whoever", "whom", "nobody", "beside", "gives way", "goes on", "lets go")
 BANNED = re.compile("(?<![A-Za-z])(?:" + "|".join(WORDS).replace(" ", r"\s+") + ")(?![A-Za-z])", re.IGNORECASE)
-FOLDERS = {"src": (".py",), "csrc": (".h", ".cpp"), "docs": (".md",), "deploy": ("", ".service")}
+FOLDERS = {"src": (".py",), "csrc": (".h", ".cpp"), "docs": (".md",), "deploy": ("", ".md", ".service")}
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
