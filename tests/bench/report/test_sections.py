@@ -76,7 +76,7 @@ def test_interactivity_has_a_line_for_each_kind_of_load_and_a_point_for_each_loa
     plots = plots_of(samples.a_search(), "Throughput against interactivity")
     named = {caption: list(plot.lines[0].names) for caption, plot in plots.items() if isinstance(plot, Plot)}
     assert named == {"Open loop": [f"{x} /s" for x in (0.8, 2, 3.2, 4.4, 5.6, 6.24, 6.48, 6.8, 8, 9.6)],
-                     "Closed loop": [f"concurrency {n}" for n in (1, 4, 16, 64)]}
+                     "Closed loop": ["1 user", "4 users", "16 users", "64 users"]}
 
 
 def test_the_saturation_is_on_the_axis_of_rates_where_the_turns_of_a_session_are_known() -> None:

@@ -79,7 +79,7 @@ def _line(line: ReportLine, x: Scale, y: Scale, palette: Palette, taken: list[tu
 
 
 def _name(name: str, x: float, y: float) -> Html:
-    short = name.removeprefix("concurrency ")
+    short = name.removesuffix(" users").removesuffix(" user")
     left = x > WIDTH - _RIGHT - 6.5 * len(short) - 8
     return el("text", shorten(short, 24), class_="point", x=x + (-7 if left else 7), y=y - 5,
               text_anchor="end" if left else "start")

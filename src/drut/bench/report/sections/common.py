@@ -128,7 +128,7 @@ def group(title: str, plots: Iterable[Plot | Forest | None], text: str = "") -> 
 def load_text(concurrency: int | None, rate: float | str | None) -> str:
     """Describes a load; empty if it is unknown. A rate of "inf" sends all requests at once."""
     if concurrency is not None:
-        return f"concurrency {concurrency}"
+        return f"{concurrency} user{'s' if concurrency != 1 else ''}"
     if isinstance(rate, str):
         return "all at once" if rate == "inf" else ""
     return "" if rate is None else f"{rate:.4g} /s"
