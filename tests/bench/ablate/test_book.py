@@ -86,6 +86,7 @@ def test_the_page_states_how_it_was_made_and_what_is_missing(tmp_path: Path) -> 
     page = document(book.ablation, "drut bench ablate")
     assert "Nothing is measured yet." in page
     assert "- A cache: not measured" in page
-    page = document(filled(tmp_path).ablation, "drut bench ablate")
+    page = document(filled(tmp_path).ablation, "drut bench ablate", "abc1234")
+    assert ", commit abc1234, with m, 3 rounds. Later changes of the code are not in these figures." in page
     assert "`drut bench ablate` measures again" in page
     assert "| **1.99** (1.97–2.01) | helps |" in page

@@ -17,23 +17,23 @@ _METHOD = ("Two servers, one with the technique and one without, take turns at t
            "*Open*: the interval contains 1 and is wider than 10 % in a direction.")
 
 
-def document(ablation: Ablation, command: str) -> str:
-    """Returns the page; `command` is the command that made it."""
+def document(ablation: Ablation, command: str, commit: str = "") -> str:
+    """Returns the page; `command` is the command that made it, `commit` that of the measured code, if it is known."""
     head = ["# The gain of each technique",
-            f"{_measured(ablation)} Later changes of the code are not in these figures. `{command}` measures again and "
-            "writes this page; [results/ablation.csv](results/ablation.csv) has every ratio.", _METHOD]
+            f"{_measured(ablation, commit)} Later changes of the code are not in these figures. `{command}` measures "
+            "again and writes this page; [results/ablation.csv](results/ablation.csv) has every ratio.", _METHOD]
     return "\n\n".join([*head, *_body(ablation)]) + "\n"
 
 
-def _measured(a: Ablation) -> str:
+def _measured(a: Ablation, commit: str) -> str:
     e = a.environment
     if not e:
         return NOTHING
     rounds = sorted({effect.rounds for effect in a.effects})
     count = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else "".join(map(str, rounds))
-    commit = f", commit {e['commit']}" if "commit" in e else ""
+    code = f"drut {e.get('drut')}" + (f", commit {commit}" if commit else "")
     return (f"Measured on {e.get('cpu')}, {e.get('cpus')} CPUs, {e.get('system')}, Python {e.get('python')}, "
-            f"{str(e.get('started'))[:10]}, drut {e.get('drut')}{commit}, with {plain(a.model)}, {count} rounds.")
+            f"{str(e.get('started'))[:10]}, {code}, with {plain(a.model)}, {count} rounds.")
 
 
 def _body(a: Ablation) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         Book(folder, empty(args.model, plan.settings()))
     code = _foresee(plan, book) if args.dry_run else _measure(args, plan, book)
     if args.document:
-        write_file(Path(args.document), lambda file: file.write(document(book.ablation, _command(args))))
+        page = Path(args.document)
+        write_file(page, lambda file: file.write(document(book.ablation, _command(args), _commit(page))))
     return code
 
 
@@ -127,3 +130,12 @@ def _command(args: argparse.Namespace) -> str:
         if getattr(args, name) != parser.get_default(name):
             words.append(f"--{name} {getattr(args, name)}")
     return " ".join([*words, "--out DIR", f"--document {args.document}"])
+
+
+def _commit(page: Path) -> str:
+    """Returns the commit of the checkout that the page belongs to; empty outside of one."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    command = [git, "-C", str(page.resolve().parent), "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
