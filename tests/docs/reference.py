@@ -30,7 +30,8 @@ VARIABLES = {
 
 NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
 TITLES = {"positional arguments": "common", "options": "common"}  # of flags without a group
-BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate")  # which pages explain
+BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate", "the server",
+         "the load")  # commands and groups that docs/bench.md and compare.md explain
 
 
 def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
@@ -56,7 +57,7 @@ def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
         return
     yield from (f"\n## {command.name}\n", f"`{command.usage.removesuffix(' [flags]')}`: {command.summary}.", "")
     lines = [line for line, _ in command.examples if line != command.name and not line.endswith("--json")]
-    yield from (f"    {line}" for line in lines[:2])
+    yield from (f"    {line}" for line in lines[:1])
     yield from ("", *rows(own, command.name in BRIEF), "")
     if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
         yield "And: " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."
@@ -94,7 +95,7 @@ def page() -> str:
         lines += section(command, shared)
     titles = dict.fromkeys(a.group for a in shared if not a.internal)
     for title in titles:
-        lines += [f"\n## Flags: {title}\n", *rows([a for a in shared if a.group.startswith(title)])]
+        lines += [f"\n## Flags: {title}\n", *rows([a for a in shared if a.group.startswith(title)], title in BRIEF)]
     lines += ["\n## Environment variables\n", *variable_lines()]
     text = "\n".join(lines) + "\n"
     while "\n\n\n" in text:
