@@ -56,12 +56,14 @@ class Tty(io.StringIO):
         return True
 
 
-def show(chunks: list[tuple[str, float]], height: int = HEIGHT, thoughts: str = "") -> tuple[list[str], str]:
+def show(chunks: list[tuple[str, float]], *, height: int = HEIGHT, thoughts: str = "",
+         no_color: bool = False) -> tuple[list[str], str]:
     """The lines that a terminal keeps, scrolled ones too, and what was written to it. Each chunk comes after a pause in
     seconds."""
     now = [0.0]
     out = Tty()
-    console = Console(file=out, force_terminal=True, color_system="standard", width=WIDTH, height=height)
+    console = Console(file=out, force_terminal=True, color_system="standard", width=WIDTH, height=height,
+                      no_color=no_color)
     with RenderedAnswer(console, reasoning=True, clock=lambda: now[0]) as view:
         if thoughts:
             view.reasoning(thoughts)
@@ -181,6 +183,12 @@ def test_reasoning_is_dimmed_above_the_answer():
     shown, written = show([("Yes.", FRAME_S)], thoughts="First\nand then")
     assert shown[:4] == ["First", "and then", "", "Yes."]
     assert "\x1b[2mand then\x1b[0m" in written
+
+
+def test_without_colours_there_are_none():
+    for no_color in (False, True):
+        _, written = show([(ANSWER, FRAME_S)], no_color=no_color)
+        assert bool(re.search(r"\x1b\[([\d;]*;)?[349][0-7][;m]", written)) is not no_color
 
 
 def test_lines_that_a_narrower_terminal_wrapped_are_replaced():

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import time
 import pytest
 
 from drut import LLM, SamplingParams
+from drut.cli.chat.interrupt import deferred
 from drut.cli.main import main
 from tests.cli import tiny as tiny_model
 from tests.cli.chat.parrot import say
@@ -128,6 +130,10 @@ def test_at_a_terminal(tiny, tmp_path):
         terminal.type("/dance\r")
         terminal.until("error: no command /dance")
         terminal.until(">>>")
+        for end in ("\r", "\ry\r"):
+            terminal.type(f"/save {tmp_path}/c.json{end}")
+            terminal.until("saved to")
+            terminal.until(">>>")
         terminal.type("\x03")
         terminal.until("Ctrl-C again, Ctrl-D or /bye leaves")
         terminal.until(">>>")
@@ -137,9 +143,17 @@ def test_at_a_terminal(tiny, tmp_path):
         terminal.type("\r")
         assert terminal.process.wait(30) == 0
     history = tmp_path / "home" / "chat_history"
-    assert [line for line in history.read_text().splitlines() if line[:1] == "+"] == [
-        "+hello", "+world", "+/dance", "+/bye"]
+    kept = [line[1:] for line in history.read_text().splitlines() if line[:1] == "+"]
+    assert kept == ["hello", "world", "/dance", f"/save {tmp_path}/c.json", "/bye"]
     assert history.stat().st_mode & 0o077 == 0
+
+
+def test_an_interrupt_waits_for_the_end_of_a_step():
+    with deferred() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.wanted
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_terminal_without_escape_codes_gets_none(tiny):

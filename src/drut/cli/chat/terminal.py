@@ -46,6 +46,7 @@ class TerminalScreen:
     def clear(self) -> None:
         if self.interactive:
             clear()
+            print()  # tmux keeps a copy of a prompt in the first line, each time that it is drawn again
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[Interrupt]:
