@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from drut.errors import RequestError
+from drut.model.special_tokens import SIGNS, SpecialTokenEscaper, longest_of
 from drut.model.template import template as module
-from drut.model.template.special_tokens import SIGNS, SpecialTokenEscaper, longest_of
 from drut.model.template.template import ChatTemplate
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import Tokenizer

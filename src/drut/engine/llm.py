@@ -31,9 +31,9 @@ from drut.errors import DrutError, RequestError
 from drut.foreign import names_checked
 from drut.kernels.ops import F32
 from drut.model.model import open_model
+from drut.model.special_tokens import SpecialTokenEscaper, SpecialTokens
 from drut.model.store import DownloadProgress, resolve, show
 from drut.model.template.content import with_text
-from drut.model.template.special_tokens import SpecialTokenEscaper, SpecialTokens
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps

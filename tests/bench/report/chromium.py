@@ -83,10 +83,10 @@ class Page:
                 return result
             self.events.append(answer)
 
-    def open(self, path: Path, *, width: int, height: int = 900, scheme: str = "light") -> None:
-        """Shows a file, with a screen of that width and the user's wish for light or dark."""
+    def open(self, path: Path | str, *, width: int, height: int = 900, scheme: str = "light") -> None:
+        """Shows a file or a URL, with a screen of that width and the user's wish for light or dark."""
         self.screen(width, height, scheme)
-        uri = path.resolve().as_uri()
+        uri = path if isinstance(path, str) else path.resolve().as_uri()
         self.call("Page.navigate", url=uri)
         while not self.evaluate(f"document.readyState === 'complete' && location.href === {json.dumps(uri)}"):
             time.sleep(0.05)
@@ -98,8 +98,8 @@ class Page:
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def evaluate(self, expression: str) -> Any:
-        """The value of JavaScript of ours; the page's own policy does not bind it."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of JavaScript of ours, or of its promise; the page's own policy does not bind it."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

@@ -88,7 +88,7 @@ class ChatTemplate:
 
         `variables` are further names for the template, such as `enable_thinking`. Role `developer` becomes `system` if
         the template does not know it. The template gets what `hide` makes of all that a caller gave
-        (drut.model.template.special_tokens). Raises RequestError, which names the message or variable that is not
+        (drut.model.special_tokens). Raises RequestError, which names the message or variable that is not
         acceptable, and for all errors in the template, including its limits.
         """
         for name in variables or ():

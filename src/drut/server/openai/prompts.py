@@ -10,7 +10,7 @@ from typing import Any
 from drut.engine.request.params import NEUTRAL, SamplingParams
 from drut.errors import DrutError, RequestError, UnsupportedError
 from drut.model.model import open_model
-from drut.model.template.special_tokens import EscapedConversation, SpecialTokenEscaper, SpecialTokens
+from drut.model.special_tokens import EscapedConversation, SpecialTokenEscaper, SpecialTokens
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import Tokenizer
 from drut.parse import choose

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from drut.constrain.reasoning import MAX_BUDGET
-from drut.model.template.special_tokens import SpecialTokens
+from drut.model.special_tokens import SpecialTokens
 from drut.server.openai.protocol.replies import PromptLogprobs, Timings, Usage
 from drut.server.openai.protocol.sampling import Int64, MaxTokens, SamplingFields, TopLogprobs
 from drut.server.openai.protocol.tools import OfferedTool, ToolCall, ToolChoice
