@@ -109,7 +109,10 @@ def start(*args: str, **env: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_the_process_prints_its_address_replies_and_ends(model_path: Path) -> None:
+def test_the_process_prints_its_address_replies_and_ends(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DRUT_HOME", str(tmp_path))
     process = start(str(model_path), "--port", "0", "--threads", "1", DRUT_API_KEY="the-key-12345")
     try:
         assert process.stderr is not None
@@ -123,8 +126,16 @@ def test_the_process_prints_its_address_replies_and_ends(model_path: Path) -> No
         assert client.get("/health").status == 200
         assert client.complete(ignore_eos=True).status == 200
         assert client.get("/version").json["numerics_id"] == client.complete(ignore_eos=True).json["system_fingerprint"]
+        assert main(["ps"]) == 0
+        assert "needs its key" in capsys.readouterr().out
+        monkeypatch.setenv("DRUT_API_KEY", "the-key-12345")
+        assert main(["ps", "--json"]) == 0
+        [shown] = json.loads(capsys.readouterr().out)
+        assert (shown["pid"], shown["url"], shown["model"]) == (process.pid, url, model_path.stem)
+        assert (shown["state"], shown["running"], shown["waiting"]) == ("ready", 0, 0)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+        assert list((tmp_path / "run").iterdir()) == []
         logged = [json.loads(line) for line in process.stdout or ()]
         assert [(line["finish_reason"], "prompt" in line) for line in logged] == [("length", False)] * 2
     finally:

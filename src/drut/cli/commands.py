@@ -13,6 +13,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("chat", "chat with a model, here or on a server"),
         ("generate", "complete one or many prompts, as text or JSON"),
         ("serve", "serve a model over HTTP with OpenAI's API"),
+        ("ps", "list the running servers"),
     ),
     "models": (
         ("list", "list the models on this machine, or the catalogue"),
@@ -30,6 +31,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "set up": (
         ("config", "print the settings in effect, and where each is from"),
+        ("completion", "print a completion script for bash, zsh or fish"),
         ("help", "describe a command"),
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             print(end="", flush=True)  # raises here for a closed pipe, not when the interpreter ends
     except DrutError as error:
-        print(f"drut: error: {one_line(str(error))}", file=sys.stderr)
+        _report(str(error))
         return USAGE_EXIT
     except KeyboardInterrupt:
         return INTERRUPT_EXIT
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE_EXIT
     except OSError as error:  # for example, a full disk
         where = f"{error.filename}: " if error.filename else ""
-        print(f"drut: error: {one_line(f'{where}{error.strerror or error}')}", file=sys.stderr)
+        _report(f"{where}{error.strerror or error}")
         _drop_output()
         return FAULT_EXIT
 
@@ -61,6 +62,11 @@ def _run(argv: list[str]) -> int:
     return int(args.run(args))
 
 
+def _report(message: str) -> None:
+    with contextlib.suppress(OSError):  # standard error is full or closed, too
+        print(f"drut: error: {one_line(message)}", file=sys.stderr, flush=True)
+
+
 def _drop_output() -> None:
     """Discards buffered output, so that it does not fail again when the interpreter ends."""
     try:
@@ -75,6 +81,10 @@ def entry() -> NoReturn:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, open until the end
+    if "_ARGCOMPLETE" in os.environ:
+        from drut.cli.completion import complete
+
+        complete()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(main())

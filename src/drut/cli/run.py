@@ -30,7 +30,7 @@ EXAMPLES = (
     ("drut run smollm2-135m-instruct", "chat"),
     ('drut run smollm2-135m-instruct "Why is the sky blue?"', "one answer"),
     ("drut run smollm2-135m-instruct Summarize: < report.txt", "a prompt and a text"),
-    ('drut run smollm2-135m-instruct --raw "Once upon a time" -n 40', "continue a text"),
+    ('drut run smollm2-135m-instruct --raw "Once upon a" -n 40', "a continuation"),
 )
 
 

@@ -27,6 +27,7 @@ from drut.server.http.gate import ConnectionGate, with_connections
 from drut.server.http.origins import allowed, shared
 from drut.server.life import Lifecycle, Startup
 from drut.server.life.roof import compare_with_roof
+from drut.server.life.run_file import announced
 from drut.server.openai.prompts import PromptProcessor
 from drut.server.service import Loaded, Service
 from drut.server.spans import open_spans
@@ -159,7 +160,8 @@ class Server:
             threads = self._engine.threads or len(usable_cpus())
             roof = asyncio.create_task(compare_with_roof(engine, service.health, threads))
             try:
-                return await life.run()
+                with announced(self.service.name, self.url):
+                    return await life.run()
             finally:
                 roof.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
