@@ -30,21 +30,22 @@ def talk(models: Models, settings: ChatSettings, *, system: str | None = None) -
 def _at_terminal(models: Models, settings: ChatSettings, system: str | None) -> None:
     from drut.cli.chat.completion import CommandCompleter
     from drut.cli.chat.prompt import ChatPrompt, history
-    from drut.cli.chat.terminal import TerminalScreen
+    from drut.cli.chat.terminal import TerminalScreen, unechoed
 
-    chat = Chat(models, settings, TerminalScreen(), system)
-    prompt = ChatPrompt(CommandCompleter(models), history(home() / "chat_history"))
-    note(f"{banner(chat)}; /help lists the commands")
-    for typed in prompt.messages():
-        try:
-            if typed.quoted:
-                chat.say(typed.text)
-            elif not handle(chat, typed.text):
-                break
-        except DrutError as error:
-            note(f"error: {one_line(str(error))}")
-        except KeyboardInterrupt:
-            note("interrupted")
+    with unechoed():
+        chat = Chat(models, settings, TerminalScreen(), system)
+        prompt = ChatPrompt(CommandCompleter(models), history(home() / "chat_history"))
+        note(f"{banner(chat)}; /help lists the commands")
+        for typed in prompt.messages():
+            try:
+                if typed.quoted:
+                    chat.say(typed.text)
+                elif not handle(chat, typed.text):
+                    break
+            except DrutError as error:
+                note(f"error: {one_line(str(error))}")
+            except KeyboardInterrupt:
+                note("interrupted")
 
 
 def _piped_lines() -> Iterator[str]:

@@ -48,10 +48,8 @@ class TerminalScreen:
             clear()
             print()  # tmux keeps a copy of a prompt in the first line, each time that it is drawn again
 
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[Interrupt]:
-        with deferred() as interrupt, _unechoed():
-            yield interrupt
+    def answering(self) -> contextlib.AbstractContextManager[Interrupt]:
+        return deferred()
 
     def answer(self, settings: ChatSettings) -> contextlib.AbstractContextManager[AnswerView]:
         if settings.markdown and self.interactive:
@@ -132,8 +130,8 @@ class RenderedAnswer:
 
 
 @contextlib.contextmanager
-def _unechoed() -> Iterator[None]:
-    """Keys that are typed inside the context are not shown; the next prompt reads them."""
+def unechoed() -> Iterator[None]:
+    """Keys that are typed inside the context, but not at a prompt, are not shown; the next prompt reads them."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     changed = termios.tcgetattr(fd)
