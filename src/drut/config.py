@@ -57,7 +57,7 @@ class Settings:
         environ, file = os.environ if environ is None else environ, file or {}
         for name in given:
             if name not in cls.names():
-                raise unknown("setting", name, SETTINGS, cls.names())
+                raise unknown("there is no setting", name, SETTINGS, cls.names())
         values: dict[str, Any] = {}
         for f in dataclasses.fields(cls):
             env = f.metadata["env"]

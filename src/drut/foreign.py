@@ -14,9 +14,10 @@ R = TypeVar("R")
 
 _STORED = "weights are computed as the file stores them"
 _FORMAT = "the model's file decides it; `drut convert` makes another one"
-_ONE_MACHINE = "not supported: a model runs on the CPUs of one machine"
-_CPU = "not supported: a model runs on CPUs"
+_ONE_MACHINE = "a model runs on the CPUs of one machine"
+_CPU = "a model runs on CPUs"
 _CONSTRAINT = "use constraint=Constraint.json_schema(...), .regex(...), .choice(...) or .lark(...)"
+_LORA, _BEAMS = "adapters are not supported", "beam search is not supported"
 _MAX_TOKENS = "use max_tokens, the number of new tokens"
 
 SETTINGS = {
@@ -40,8 +41,8 @@ SETTINGS = {
     "tokenizer": "the model's own tokenizer is used", "tokenizer_mode": "the model's own tokenizer is used",
     "chat_format": "the model's own chat template is used", "chat_template": "the model's own chat template is used",
     "seed": "set SamplingParams.seed of a request", "verbose": "loading prints nothing",
-    "use_mmap": "files are always mapped", "mmproj": "not supported: models take text only",
-    "speculative_config": "not supported", "enable_lora": "not supported", "lora_path": "not supported",
+    "use_mmap": "files are always mapped", "mmproj": "models take text only",
+    "speculative_config": "speculation is not supported", "enable_lora": _LORA, "lora_path": _LORA,
 }  # fmt: skip
 SAMPLING = {
     "max_new_tokens": _MAX_TOKENS, "max_length": _MAX_TOKENS, "max_completion_tokens": _MAX_TOKENS,
@@ -51,14 +52,15 @@ SAMPLING = {
     "stop_strings": "use stop", "stop_sequences": "use stop", "eos_token_id": "use stop_token_ids",
     "structured_outputs": _CONSTRAINT, "guided_decoding": _CONSTRAINT, "response_format": _CONSTRAINT,
     "grammar": _CONSTRAINT, "json_schema": _CONSTRAINT, "regex": _CONSTRAINT,
-    "num_beams": "not supported", "use_beam_search": "not supported", "length_penalty": "not supported",
-    "typical_p": "not supported", "mirostat_mode": "not supported", "no_repeat_ngram_size": "not supported",
-    "logits_processors": "not supported; logit_bias and constraint are", "bad_words": "use logit_bias",
+    "num_beams": _BEAMS, "use_beam_search": _BEAMS, "length_penalty": _BEAMS,
+    "typical_p": "top_k, top_p and min_p are the filters", "mirostat_mode": "use temperature, top_p and min_p",
+    "no_repeat_ngram_size": "use repetition_penalty or frequency_penalty",
+    "logits_processors": "use logit_bias or constraint", "bad_words": "use logit_bias",
 }  # fmt: skip
 ARGUMENTS = {  # of generate, chat and stream
     "sampling_params": "use params", "generation_config": "use params", "prompt": "use prompts",
     "prompt_token_ids": "give token ids as a prompt", "inputs": "use prompts", "input_ids": "use prompts",
-    "conversation": "use messages", "use_tqdm": "use progress", "lora_request": "not supported",
+    "conversation": "use messages", "use_tqdm": "use progress", "lora_request": _LORA,
     "priority": "use priorities, one for each prompt", "stream": "call llm.stream(...)",
     "chat_template": "the model's own chat template is used",
     **dict.fromkeys(("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "n", "logprobs"),
@@ -66,7 +68,7 @@ ARGUMENTS = {  # of generate, chat and stream
     **{name: f"use params=SamplingParams(...): {hint}" for name, hint in SAMPLING.items()},
 }  # fmt: skip
 COMPLETION = {
-    "outputs": "it is one output: use .text and .token_ids", "output": "use .text", "generated_text": "use .text",
+    "outputs": "it is one output; use .text and .token_ids", "output": "use .text", "generated_text": "use .text",
     "choices": "it is one choice, use .text; with n > 1 the list has all",
     "prompt": "completions are in the order of the prompts",
     "prompt_token_ids": ".prompt_tokens is their number; llm.tokenizer.encode(prompt) returns them",
@@ -77,22 +79,28 @@ COMPLETION = {
 
 
 def unknown(what: str, name: str, table: dict[str, str], known: Iterable[str]) -> RequestError:
-    """Returns the error for an unknown `name` of a kind (`what`): with the hint of `table`, or the nearest of
-    `known`."""
+    """Returns the error for an unknown `name`; `what`: that there is none of its kind. It ends with the hint of
+    `table`, or with the nearest of `known`."""
     if name in table:
-        return RequestError(f"{what} {name!r} is unknown: {table[name]}")
-    return RequestError(f"{what} {name!r} is unknown{did_you_mean(name, known)}")
+        return RequestError(f"{what} {name!r}: {table[name]}")
+    return RequestError(f"{what} {name!r}{did_you_mean(name, known)}")
 
 
 def names_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a public function: an argument that it does not have raises RequestError with our name for it."""
-    known = [*inspect.signature(function).parameters]
+    """Decorates a public function: an argument that it does not have raises RequestError with our name for it.
+
+    Of a function with further keywords, which it checks itself, only the names of other libraries are refused.
+    """
+    parameters = inspect.signature(function).parameters
+    known, owner = [*parameters], function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    is_open = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    table = SETTINGS if is_open else ARGUMENTS
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name not in known:
-                raise unknown(f"{function.__name__}(): argument", name, ARGUMENTS, known)
+            if name not in known and (name in table or not is_open):
+                raise unknown(f"{owner}() has no argument", name, table, known)
         return function(*args, **kwargs)
 
     return checked

@@ -42,13 +42,15 @@ def refusal(call: Callable[[], object]) -> str:
 
 def test_names_of_other_libraries_are_answered_with_ours(path: Path, llm: LLM) -> None:
     for name, hint in SETTINGS.items():
-        assert refusal(lambda name=name: LLM(path, **{name: 1})) == f"setting {name!r} is unknown: {hint}"
-        assert hint in refusal(lambda name=name: AsyncEngine(path, **{name: 1}))
+        assert refusal(lambda name=name: LLM(**{name: 1})) == f"LLM() has no argument {name!r}: {hint}"
+        assert refusal(lambda name=name: AsyncEngine(path, **{name: 1})).endswith(f"has no argument {name!r}: {hint}")
+        assert refusal(lambda name=name: EngineConfig.resolve({name: 1})) == f"there is no setting {name!r}: {hint}"
     for name, hint in SAMPLING.items():
-        assert refusal(lambda name=name: Params(**{name: 1})) == f"SamplingParams: field {name!r} is unknown: {hint}"
+        assert refusal(lambda name=name: Params(**{name: 1})) == f"SamplingParams has no field {name!r}: {hint}"
     for name, hint in ARGUMENTS.items():
         for call in (llm.generate, llm.chat):
-            assert refusal(lambda name=name, call=call: call(HI, **{name: 1})).endswith(f"{name!r} is unknown: {hint}")
+            words = f"{call.__name__}() has no argument {name!r}: {hint}"
+            assert refusal(lambda name=name, call=call: call(HI, **{name: 1})) == words
     answer = llm.generate("hi", SHORT)[0]
     for name, hint in COMPLETION.items():
         with pytest.raises(AttributeError) as error:
@@ -61,10 +63,10 @@ def test_names_of_other_libraries_are_answered_with_ours(path: Path, llm: LLM) -
 
 
 def test_a_misspelled_name_is_answered_with_the_nearest(path: Path, llm: LLM) -> None:
-    assert refusal(lambda: LLM(path, max_seq=1)) == "setting 'max_seq' is unknown; did you mean max_seqs?"
+    assert refusal(lambda: LLM(path, max_seq=1)) == "there is no setting 'max_seq'; did you mean max_seqs?"
     assert refusal(lambda: Params(temprature=1)).endswith("did you mean temperature?")
     assert refusal(lambda: llm.stream("hi", parms=SHORT)).endswith("did you mean params?")
-    assert refusal(lambda: llm.generate("hi", zzz=1)) == "generate(): argument 'zzz' is unknown"
+    assert refusal(lambda: llm.generate("hi", zzz=1)) == "generate() has no argument 'zzz'"
 
 
 @pytest.mark.parametrize(("prompts", "words"), [
@@ -142,7 +144,8 @@ def test_after_close_every_call_is_refused(path: Path) -> None:
     llm.close()
     llm.close()
     calls = (lambda: llm.generate("hi"), lambda: llm.chat(HI), lambda: next(llm.stream("hi")), lambda: llm.logits([1]),
-             lambda: llm.expert_loads(), lambda: llm.__enter__())
+             lambda: llm.expert_loads(), lambda: llm.__enter__(),
+             lambda: llm.submit("hi", SHORT))
     for call in calls:
         with pytest.raises(DrutError, match="the model was closed"):
             call()
@@ -171,7 +174,7 @@ def test_an_async_engine_outside_of_async_with_is_refused_at_once(path: Path) ->
                 engine.generate("hi", {"max_tokens": 4})  # type: ignore[arg-type]
             with pytest.raises(RequestError, match="text or a list of token ids, not int"):
                 engine.generate(5)  # type: ignore[arg-type]
-            with pytest.raises(RequestError, match="'sampling_params' is unknown: use params"):
+            with pytest.raises(RequestError, match="no argument 'sampling_params': use params"):
                 engine.generate("hi", sampling_params=SHORT)  # type: ignore[call-arg]
         await refused(EngineDeadError, "the engine was stopped")
         with pytest.raises(DrutError, match="started once"):

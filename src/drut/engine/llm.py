@@ -30,10 +30,10 @@ from drut.engine.step.turn import CallTurn
 from drut.errors import DrutError, RequestError
 from drut.foreign import names_checked
 from drut.kernels.ops import F32
+from drut.model.content import with_text
 from drut.model.model import open_model
 from drut.model.special_tokens import SpecialTokenEscaper, SpecialTokens
 from drut.model.store import DownloadProgress, resolve, show
-from drut.model.template.content import with_text
 from drut.model.template.templates import ChatTemplates
 from drut.model.tokenizer import StopStrings, Tokenizer
 from drut.observe.laps import Laps
@@ -51,6 +51,7 @@ class LLM:
     threads; calls and streams that are still open then raise a DrutError.
     """
 
+    @names_checked
     def __init__(self, model: str | Path, *, progress: DownloadProgress = show, config: EngineConfig | None = None,
                  decoded: bool = False, **settings: Unpack[EngineSettings]) -> None:
         self.config = EngineConfig.chosen(config, settings)
@@ -236,6 +237,8 @@ class LLM:
 
         Only for a thread that alone uses the engine and runs its steps itself.
         """
+        if self._end_reason:
+            raise DrutError(self._end_reason)
         ids, params = self._encoded(prompt, params)
         return self._submit(ids, params, priority=priority, salt=salt, request_id=request_id,
                             lean=lean)

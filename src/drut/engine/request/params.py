@@ -70,7 +70,7 @@ class SamplingParams:
         def __new__(cls, *_: object, **given: object) -> SamplingParams:
             for name in given:
                 if name not in cls.__dataclass_fields__:
-                    raise unknown("SamplingParams: field", name, SAMPLING, cls.__dataclass_fields__)
+                    raise unknown("SamplingParams has no field", name, SAMPLING, cls.__dataclass_fields__)
             return super().__new__(cls)
 
     def __repr__(self) -> str:

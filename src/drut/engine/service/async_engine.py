@@ -42,6 +42,7 @@ class AsyncEngine:
     Threads: use it from one event loop only.
     """
 
+    @names_checked
     def __init__(self, model: str | Path, *, process: bool = False, config: EngineConfig | None = None,
                  **settings: Unpack[EngineSettings]) -> None:
         kind = ProcessTransport if process else ThreadTransport
