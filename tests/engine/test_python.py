@@ -131,11 +131,11 @@ def test_reprs_are_short(path: Path) -> None:
     assert repr(done).startswith("Completion('word word")
     assert repr(done).endswith("1000 tokens, finish_reason='stop', index=2)")
     assert len(repr(done)) < 130
-    assert repr(Chunk("a\n", [7])) == "Chunk('a\\n', 1 tokens)"
+    assert repr(Chunk("a\n", [7])) == "Chunk('a\\n', 1 token)"
     llm = LLM(path, threads=1)
-    assert repr(llm).startswith(f"LLM('{path}', ")
+    assert repr(llm).startswith(f"LLM('{path.name}', ")
     llm.close()
-    assert repr(llm) == f"LLM('{path}', closed)"
+    assert repr(llm) == f"LLM('{path.name}', closed)"
     assert repr(AsyncEngine(path)) == f"AsyncEngine('{path}', not started)"
 
 

@@ -37,6 +37,8 @@ def test_models(client: openai.OpenAI, server: Running) -> None:
     (model,) = client.models.list().data
     assert model.id == "tiny"
     assert client.models.retrieve("tiny") == model
+    assert model.to_dict()["sampling_defaults"] == {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0,
+                                                    "repetition_penalty": 1.0}
     with pytest.raises(openai.NotFoundError) as error:
         client.models.retrieve("other")
     assert error.value.code == "model_not_found"

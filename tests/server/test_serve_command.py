@@ -116,13 +116,20 @@ def test_the_process_prints_its_address_replies_and_ends(
     process = start(str(model_path), "--port", "0", "--threads", "1", DRUT_API_KEY="the-key-12345")
     try:
         assert process.stderr is not None
-        limits, listening = process.stderr.readline(), process.stderr.readline()
-        assert "--max-body-mb 8.0" in limits
-        url = listening.split()[2].rstrip(",")
+        url = process.stderr.readline().split()[2].rstrip(",")
         client = Client(url, "the-key-12345")
         until(lambda: client.get("/ready").status == 200)
         assert process.stderr.readline().startswith("ready after ")
-        assert "numerics drut-" in process.stderr.readline()
+        block = list(iter(process.stderr.readline, "try:\n"))
+        assert [line.split()[0] for line in block] == ["model", "context", "numerics", "API"]
+        assert " weights in " in block[0]
+        assert f"{url}/docs" in block[3]
+        example = "".join(process.stderr.readline() for _ in range(4))
+        pasted = subprocess.run(["bash", "-c", example], capture_output=True, text=True, check=True,
+                                env=os.environ | {"DRUT_API_KEY": "the-key-12345"})
+        assert json.loads(pasted.stdout)["choices"], example
+        assert client.complete("a secret", stop=["a secret", ""]).status == 400
+        Client(url, "wrong-key-1").get("/v1/models")
         assert client.get("/health").status == 200
         assert client.complete(ignore_eos=True).status == 200
         assert client.get("/version").json["numerics_id"] == client.complete(ignore_eos=True).json["system_fingerprint"]
@@ -137,10 +144,15 @@ def test_the_process_prints_its_address_replies_and_ends(
         assert process.wait(PATIENCE_S) == 0
         assert list((tmp_path / "run").iterdir()) == []
         logged = [json.loads(line) for line in process.stdout or ()]
-        assert [(line["finish_reason"], "prompt" in line) for line in logged] == [("length", False)] * 2
+        assert [line["finish_reason"] for line in logged[1:]] == ["length", "length"]
+        assert not any("prompt" in line for line in logged)
     finally:
         process.kill()
-    assert "Traceback" not in process.stderr.read()
+    rest = process.stderr.read()
+    assert "Traceback" not in rest
+    assert "drut: 400 POST /v1/completions invalid_request_error stop, " in rest
+    assert "drut: 401 GET /v1/models invalid_api_key: " in rest
+    assert "secret" not in rest
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path, model_path: Path) -> None:

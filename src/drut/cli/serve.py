@@ -7,15 +7,18 @@ import asyncio
 import gc
 import logging
 import sys
-from typing import Any, BinaryIO, cast
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from drut.cli.opening import add_choice
 from drut.cli.settings import engine_config, model_of, part, read
-from drut.cli.terminal import note
 from drut.config import add_flags
 from drut.model.store import resolve
 from drut.server.config import ServerConfig
 from drut.server.http.gate import raise_open_files, with_connections
+
+if TYPE_CHECKING:
+    from drut.server.http.failures import FailureLog
 
 HELP = """Serve a model over HTTP with OpenAI's API: /v1/chat/completions, /v1/completions, /v1/models; GET /docs lists
 all routes. By default it listens only on this machine."""
@@ -56,17 +59,31 @@ def run(args: argparse.Namespace) -> int:
     from drut.server.life.serve import Server
 
     logging.basicConfig(level=logging.WARNING, format="drut: %(levelname)s: %(message)s")
-    for line in limits(config):
-        note(line)
-    log = RequestLog(unbuffered_output()) if config.request_log else None
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            server = Server(model=model, path=resolve(model), config=config, engine=engine, print_line=note,
-                            log=log, on_loaded=settle)
-            return runner.run(server.run())
-    finally:
+    with ExitStack() as ending:
+        log = RequestLog(unbuffered(sys.stdout)) if config.request_log else None
         if log is not None:
-            log.close()
+            ending.callback(log.close)
+        runner = ending.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+        server = Server(model=model, path=resolve(model), config=config, engine=engine, print_line=show,
+                        log=log, failures=failure_log(config, ending), on_loaded=settle)
+        return runner.run(server.run())
+
+
+def show(text: str) -> None:
+    """Prints a line about the server on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def failure_log(config: ServerConfig, ending: ExitStack) -> FailureLog:
+    """Returns the log of failed requests, whose thread ends with `ending`."""
+    from drut.server.http.failures import FailureLog
+    from drut.server.life.lines import LineWriter
+
+    if config.failure_log == "none":
+        return FailureLog(None)
+    lines = LineWriter(unbuffered(sys.stderr), lambda lost: b"drut: %d lines were dropped\n" % lost)
+    ending.callback(lines.close)
+    return FailureLog(lambda line: lines.put(f"drut: {line}\n".encode()), aborts=config.failure_log == "all")
 
 
 def settle() -> None:
@@ -75,16 +92,9 @@ def settle() -> None:
     gc.freeze()
 
 
-def unbuffered_output() -> BinaryIO:
-    """Returns standard output without buffering."""
-    return cast(BinaryIO, open(sys.stdout.fileno(), "wb", buffering=0, closefd=False))
-
-
-def limits(config: ServerConfig) -> list[str]:
-    """Returns the maximum sizes of requests, as flags."""
-    flags = [f"--{name.replace('_', '-')} {getattr(config, name)}" for name in config.names()
-             if (name.startswith("max_") or name.endswith("_s")) and getattr(config, name) is not None]
-    return ["limits: " + " ".join(flags)]
+def unbuffered(stream: TextIO) -> BinaryIO:
+    """Returns a standard stream without buffering."""
+    return cast(BinaryIO, open(stream.fileno(), "wb", buffering=0, closefd=False))
 
 
 def loop_factory() -> Any:

@@ -81,7 +81,7 @@ class LLM:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self.backend.describe()
-        return f"LLM({str(self.files.path)!r}, {state})"
+        return f"LLM({self.files.path.name!r}, {state})"
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -202,6 +202,15 @@ def _encodings(files: ModelFiles) -> tuple[EncodingUse, ...]:
     return tuple(sorted(uses, key=lambda use: -use.nbytes))
 
 
+def weights_in_words(files: ModelFiles) -> str:
+    """Returns the number of weights and the encodings of more than 1 % of them, such as `135M weights in Q4_1`."""
+    uses, count = _encodings(files), files.spec.parameters()
+    shown = next((f"{count / size:.3g}{unit}" for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k"))
+                  if count >= size), str(count))
+    least = 0.01 * sum(use.weights for use in uses)
+    return f"{shown} weights in {', '.join(use.encoding for use in uses if use.weights > least)}"
+
+
 def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:
     kinds = Counter((layer.mixer, layer.ffn) for layer in files.spec.layers)
     outlines = [(count, mixer.outline(), ffn) for (mixer, ffn), count in kinds.items()]

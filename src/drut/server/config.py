@@ -72,6 +72,9 @@ class ServerConfig(Settings):
                              type=float, least=1, most=86400, internal=True)
     request_log: bool = setting(True, "write a JSON line to standard output for each request, without its text",
                                 type=bool)
+    failure_log: str = setting(
+        "errors", "failed requests as lines on standard error, without their text: errors, all (those too whose client "
+                  "disconnected), or none", choices=("errors", "all", "none"))
     otlp_endpoint: str | None = setting(None, "URL of an OTLP collector that receives a span for each request, such as "
                                               "http://127.0.0.1:4318/v1/traces; needs drut[otel]",
                                         env="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")

@@ -12,6 +12,7 @@ from drut.server.admission import AdmissionControl
 from drut.server.config import ServerConfig
 from drut.server.grammars import Compilers
 from drut.server.http.auth import ApiKeys, Hosts
+from drut.server.http.failures import FailureLog
 from drut.server.http.limits import RequestLimits
 from drut.server.life import Health
 from drut.server.metrics import Metrics
@@ -39,11 +40,12 @@ class Loaded:
 class Service:
     """One model at one address. `loaded` is None until the model is loaded."""
 
-    def __init__(self, config: ServerConfig, names: list[str]) -> None:
+    def __init__(self, config: ServerConfig, names: list[str], failures: FailureLog | None = None) -> None:
         self.keys = ApiKeys.of(config)
         self.config, self.names = replace(config, api_key=None), names  # only digests of the keys are kept
         self.limits = RequestLimits.of(config)
         self.hosts = Hosts(config, keyless=not self.keys)
+        self.failures = failures or FailureLog(None)
         self.loaded: Loaded | None = None
         self.health, self.metrics = Health(), Metrics(self.name)
         self.reply_memory = ReplyMemory(REPLIES * self.limits.reply_bytes, small=SMALL_REPLY)

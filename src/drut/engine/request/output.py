@@ -49,7 +49,7 @@ class Completion:
             raise AttributeError(f"a Completion has no {name!r}{hint}")
 
     def __repr__(self) -> str:
-        return (f"Completion({shortened(self.text)}, {self.completion_tokens} tokens, "
+        return (f"Completion({shortened(self.text)}, {counted(self.completion_tokens)}, "
                 f"finish_reason={self.finish_reason!r}{f', index={self.index}' * (self.index > 0)})")
 
     def to_json(self) -> dict[str, Any]:
@@ -96,10 +96,14 @@ class Chunk:
     def __repr__(self) -> str:
         index = f", index={self.index}" * (self.index > 0)
         last = f", completion={self.completion!r}" * (self.completion is not None)
-        return f"Chunk({shortened(self.text)}, {len(self.token_ids)} tokens{index}{last})"
+        return f"Chunk({shortened(self.text)}, {counted(len(self.token_ids))}{index}{last})"
 
 
 def shortened(text: str) -> str:
     """Returns the literal of a text, of at most 60 characters."""
     literal = repr(text)
     return literal if len(literal) <= 60 else f"{literal[:40]}...{literal[-17:]}"
+
+
+def counted(tokens: int) -> str:
+    return f"{tokens} token{'s' * (tokens != 1)}"

@@ -64,6 +64,9 @@ class EngineReady(msgspec.Struct, frozen=True, tag="ready"):
     step_tokens: int  # token budget of a step
     parts: dict[str, float]
     sampling: SamplingParams = NEUTRAL  # the defaults of its publisher
+    weights: str = ""  # their number and encoding
+    kv_tokens: int = 0  # capacity of the KV cache
+    kv_bytes: int = 0
 
 
 class Output(msgspec.Struct, frozen=True, tag="output"):

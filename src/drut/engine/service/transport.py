@@ -43,13 +43,18 @@ def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None
     from drut.engine.llm import LLM
     from drut.engine.service.grammar_desk import GrammarDesk
     from drut.engine.service.loop import EngineLoop
+    from drut.kernels.kv import PAGE_TOKENS
+    from drut.model.describe import weights_in_words
 
     try:
         with LLM(model, config=config) as llm:
             inbox.compile_with(GrammarDesk(llm.engine.grammars, send))
+            pools = llm.engine.scheduler.cache.pools
             send([EngineReady(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
                               room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
-                              parts=llm.load_parts, sampling=llm.engine.defaults)])
+                              parts=llm.load_parts, sampling=llm.engine.defaults, weights=weights_in_words(llm.files),
+                              kv_tokens=pools[0].total * PAGE_TOKENS,
+                              kv_bytes=sum(pool.total * pool.memory.page_bytes for pool in pools))])
             EngineLoop(llm, inbox.receive, send).run()
     except DrutError as error:
         send([Failed("", str(error), True)])

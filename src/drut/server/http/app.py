@@ -37,8 +37,9 @@ GENERATIONS = {
 class Endpoint:
     """One route. It checks the API key unless `public`, and writes every error in the shape of its wire format."""
 
-    def __init__(self, service: Service, handler: Handler, *, public: bool = False, wire: Wire = OPENAI) -> None:
-        self._service, self._handler, self._public, self._wire = service, handler, public, wire
+    def __init__(self, service: Service, path: str, handler: Handler, *, public: bool = False,
+                 wire: Wire = OPENAI) -> None:
+        self._service, self.path, self._handler, self._public, self._wire = service, path, handler, public, wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = HttpExchange(scope, receive, send)
@@ -47,7 +48,7 @@ class Endpoint:
             caller = "" if self._public else self._service.keys.caller(exchange.header("authorization"))
             await self._handler(exchange, self._service, caller)
         except ClientGoneError:
-            pass
+            self._service.failures.aborted(scope["method"], self.path, seconds=exchange.age_s, id=exchange.id)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -58,6 +59,9 @@ class Endpoint:
         finally:
             if exchange.status is not None:
                 self._service.metrics.count_reply(exchange.status)
+            if exchange.error is not None:
+                self._service.failures.failed(exchange.error, scope["method"], self.path, seconds=exchange.age_s,
+                                              id=exchange.id)
 
 
 class App:
@@ -65,25 +69,24 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        guarded, public = partial(Endpoint, service), partial(Endpoint, service, public=True)
-        get, post = ["GET"], ["POST"]
 
-        def answer(how: Generation) -> Endpoint:
-            return guarded(partial(generate, how=how), wire=how.wire)
+        def route(method: str, path: str, handler: Handler, *, public: bool = False, wire: Wire = OPENAI) -> Route:
+            return Route(path, Endpoint(service, path, handler, public=public, wire=wire), methods=[method])
 
         self._router = Router(redirect_slashes=False, default=self._nothing_here, routes=[
-            Route("/health", public(state.health), methods=get),
-            Route("/ready", public(state.ready), methods=get),
-            Route("/version", guarded(state.version), methods=get),
-            Route("/metrics", guarded(state.metrics), methods=get),
-            Route("/docs", guarded(show_docs), methods=get),
-            Route("/openapi.json", guarded(show_openapi), methods=get),
-            *(Route(prefix + path, handler, methods=methods) for prefix in PREFIXES for path, handler, methods in (
-                ("/models", guarded(list_models), get),
-                ("/models/{name:path}", guarded(show_model), get),
-                *((path, answer(how), post) for path, how in GENERATIONS.items()))),
-            Route("/tokenize", guarded(tokenize), methods=post),
-            Route("/detokenize", guarded(detokenize), methods=post),
+            route("GET", "/health", state.health, public=True),
+            route("GET", "/ready", state.ready, public=True),
+            route("GET", "/version", state.version),
+            route("GET", "/metrics", state.metrics),
+            route("GET", "/docs", show_docs),
+            route("GET", "/openapi.json", show_openapi),
+            *(made for prefix in PREFIXES for made in (
+                route("GET", f"{prefix}/models", list_models),
+                route("GET", f"{prefix}/models/{{name:path}}", show_model),
+                *(route("POST", prefix + path, partial(generate, how=how), wire=how.wire)
+                  for path, how in GENERATIONS.items()))),
+            route("POST", "/tokenize", tokenize),
+            route("POST", "/detokenize", detokenize),
         ])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,12 +99,15 @@ class App:
             allowed = (refusal.headers or {}).get("Allow", "")
             error = ApiError(refusal.status_code, f"this path supports {allowed}, not {scope['method']}",
                              code="method_not_allowed", allow=allowed)
-            await self._refuse(error, scope, receive, send)
+            route = scope["endpoint"].path if isinstance(scope.get("endpoint"), Endpoint) else "-"
+            await self._refuse(error, scope, receive, send, route)
 
     async def _nothing_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = ApiError(404, "this path does not exist; GET /docs lists those that do", code="not_found")
         await self._refuse(error, scope, receive, send)
 
-    async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, error: ApiError, scope: Scope, receive: Receive, send: Send, route: str = "-") -> None:
         self._service.metrics.count_reply(error.status)
-        await HttpExchange(scope, receive, send).fail(error)
+        exchange = HttpExchange(scope, receive, send)
+        await exchange.fail(error)
+        self._service.failures.failed(error, scope["method"], route, seconds=exchange.age_s, id=exchange.id)

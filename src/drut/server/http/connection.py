@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from drut.server.config import ServerConfig
 from drut.server.http.exchange import CONNECTION
+from drut.server.http.failures import FailureLog
 from drut.server.http.gate import ConnectionGate
 from drut.server.openai.protocol.errors import ApiError
 
@@ -28,7 +29,8 @@ class HttpConnection(HttpToolsProtocol):
     client's close) does not arrive in time; `_stall`, as backpressure, if the client stops reading.
     """
 
-    def __init__(self, *args: Any, settings: ServerConfig, gate: ConnectionGate, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: ServerConfig, gate: ConnectionGate, failures: FailureLog,
+                 **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._max_bytes, self._max_headers = settings.max_header_kb * 1024, settings.max_headers
         self._head_timeout_s, self._write_timeout_s = settings.head_timeout_s, settings.write_timeout_s
@@ -36,7 +38,7 @@ class HttpConnection(HttpToolsProtocol):
         self._unfinished = 0  # bytes received that did not complete it
         self._in_head, self._heads = True, 0
         self._refused: ApiError | None = None
-        self._gate, self._inside, self._address = gate, False, ""
+        self._gate, self._inside, self._address, self._failures = gate, False, "", failures
         self._rejected = False  # the error is written; further data is ignored
         self._timer: asyncio.TimerHandle | None = None  # for the head
         self._stall: asyncio.TimerHandle | None = None  # for a client that reads nothing
@@ -130,6 +132,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._rejected:
             return
         self._rejected = True
+        self._failures.failed(error)
         self._gate.closing += 1
         self._stop_timer()
         body = msgspec.json.encode(error.detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from typing import Any
@@ -33,11 +34,18 @@ class HttpExchange:
             self.headers.setdefault(name, value)
         self.id = _printable(self.header("x-request-id")) or secrets.token_hex(12)
         self.status: int | None = None  # once a reply has begun
+        self.error: ApiError | None = None  # that the reply is, or that a stream ended with
+        self.arrived = time.monotonic()
 
     @property
     def started(self) -> bool:
         """Returns whether a reply has begun."""
         return self.status is not None
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the request arrived."""
+        return time.monotonic() - self.arrived
 
     def header(self, name: str) -> str:
         return self.headers.get(name.encode(), b"").decode("latin-1")
@@ -108,6 +116,7 @@ class HttpExchange:
 
     async def fail(self, error: ApiError, encode: Callable[[ApiError], bytes] = encode_error) -> None:
         """Sends an error as a whole reply; `encode` gives it the shape of the route's dialect."""
+        self.error = error
         # The unread rest of a body must not be parsed as the next request.
         closing = [(b"connection", b"close")] if error.status in (408, 413) else []
         await self.reply(error.status, encode(error), headers=[*error.headers, *closing])

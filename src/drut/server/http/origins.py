@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from drut.errors import RequestError
 from drut.server.config import ServerConfig
+from drut.server.http.failures import FailureLog
+from drut.server.openai.protocol.errors import ApiError
 
 ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s/?#@,*]+", re.IGNORECASE)
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
@@ -34,10 +38,20 @@ def _origin(text: str) -> str:
     return text.lower().removesuffix(DEFAULT_PORTS.get(found[1].lower(), " "))
 
 
-def shared(app: ASGIApp, origins: list[str]) -> ASGIApp:
-    """Returns `app` with CORS headers for pages of `origins`, if there are any. Preflights need no API key; they allow
-    every request header, since clients add their own, such as OpenAI's `x-stainless-*`."""
-    if not origins:
-        return app
-    return CORSMiddleware(app, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=("*",),
-                          allow_private_network=True, expose_headers=READABLE, max_age=MAX_AGE_S)
+class SharedOrigins(CORSMiddleware):
+    """CORS headers for pages of some origins. Preflights need no API key; they allow every request header, since
+    clients add their own, such as OpenAI's `x-stainless-*`."""
+
+    def __init__(self, app: ASGIApp, origins: list[str], failures: FailureLog) -> None:
+        super().__init__(app, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=("*",),
+                         allow_private_network=True, expose_headers=READABLE, max_age=MAX_AGE_S)
+        self._failures = failures
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Returns the reply to a preflight; a refused one is logged, because the browser shows no reason."""
+        response = super().preflight_response(request_headers)
+        if response.status_code >= 400:
+            origin = request_headers["origin"] if ORIGIN.fullmatch(request_headers["origin"]) else ""
+            self._failures.failed(ApiError(response.status_code, f"origin {origin[:80]!r} (--cors-origins)",
+                                           code="preflight_refused"), "OPTIONS")
+        return response

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from drut.config import EngineConfig
 from drut.engine.service.async_engine import AsyncEngine
@@ -23,9 +24,11 @@ from drut.server.grammars import Compilers
 from drut.server.http.app import App
 from drut.server.http.auth import check_exposure, is_address
 from drut.server.http.connection import HttpConnection
+from drut.server.http.failures import FailureLog
 from drut.server.http.gate import ConnectionGate, with_connections
-from drut.server.http.origins import allowed, shared
+from drut.server.http.origins import SharedOrigins, allowed
 from drut.server.life import Lifecycle, Startup
+from drut.server.life.greeting import greeting
 from drut.server.life.roof import compare_with_roof
 from drut.server.life.run_file import announced
 from drut.server.openai.prompts import PromptProcessor
@@ -85,12 +88,13 @@ class Server:
     """Serves the model at `path` under one address. `print_line` prints for the operator, `log` observes requests."""
 
     def __init__(self, model: str, path: Path, config: ServerConfig, engine: EngineConfig, print_line: Print,
-                 log: Observer | None = None, *, on_loaded: Callable[[], None] | None = None) -> None:
+                 log: Observer | None = None, *, failures: FailureLog | None = None,
+                 on_loaded: Callable[[], None] | None = None) -> None:
         """Binds the port. RequestError if that fails or the keys are invalid. `on_loaded` is called once requests can
         be computed."""
         self._startup = Startup()
         config = with_connections(config)
-        self.service = Service(config, served_names(config, model))
+        self.service = Service(config, served_names(config, model), failures)
         check_exposure(config, self.service.keys)
         origins = allowed(config, keyless=not self.service.keys)
         self._path, self._config, self._engine, self._print_line = path, self.service.config, engine, print_line
@@ -101,12 +105,15 @@ class Server:
         self._observer: Observer = ObserverGroup(metrics, *others) if others else metrics
         self.gate = ConnectionGate(config.max_connections or 0, config.max_connections_per_address)
         metrics.gate = self.gate
-        app = shared(App(self.service), origins)
+        app: ASGIApp = App(self.service)
+        if origins:
+            app = SharedOrigins(app, origins, self.service.failures)
         self._socket = listen(config)
         host, port = self._socket.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._http = HttpServer(uvicorn.Config(
-            app, http=partial(HttpConnection, settings=config, gate=self.gate),  # type: ignore[arg-type]
+            app, http=partial(HttpConnection, settings=config, gate=self.gate,  # type: ignore[arg-type]
+                              failures=self.service.failures),
             ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
             timeout_keep_alive=int(config.idle_timeout_s), backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
@@ -156,7 +163,10 @@ class Server:
             if self._on_loaded is not None:
                 self._on_loaded()
             self._print_line(str(self._startup))
-            self._print_line(f"{ready.description}, numerics {ready.numerics_id}, {ready.room} tokens of context")
+            for line in greeting(self.url, service.name, ready, keyed=bool(service.keys),
+                                 kv_dtype=self._engine.kv_dtype, chats=texts.templates is not None,
+                                 texts=texts.tokenizer is not None):
+                self._print_line(line)
             threads = self._engine.threads or len(usable_cpus())
             roof = asyncio.create_task(compare_with_roof(engine, service.health, threads))
             try:

@@ -39,7 +39,8 @@ async def stream(exchange: HttpExchange, run: RequestRun, job: PreparedRequest, 
                 async for part in run.while_connected(service.in_parts(framed(pieces, dialect, wire))):
                     await exchange.write(part)
             if error is not None:
-                data += wire.error_frame(as_api_error(error))
+                exchange.error = as_api_error(error)
+                data += wire.error_frame(exchange.error)
             elif finished:
                 data += (b"".join(wire.frame(dialect.usage_event())) if job.include_usage else b"") + wire.end()
             if data or idle.due():

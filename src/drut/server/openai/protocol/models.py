@@ -12,6 +12,16 @@ from drut.server.openai.protocol.sampling import Name
 from drut.server.openai.protocol.tools import OfferedTool
 
 
+class SamplingDefaults(msgspec.Struct, kw_only=True):
+    """The values of fields that a request does not set: a flag's, else the model's own, else 1 or off."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+
+
 class ModelCard(msgspec.Struct, kw_only=True):
     """A model. `max_model_len`: the context length, tokens of a prompt and its output together."""
 
@@ -20,6 +30,7 @@ class ModelCard(msgspec.Struct, kw_only=True):
     created: int
     owned_by: str = "drut"
     max_model_len: int
+    sampling_defaults: SamplingDefaults
 
 
 class ModelList(msgspec.Struct, kw_only=True):

@@ -25,6 +25,7 @@ from drut.server.openai.protocol.errors import ApiError
 from drut.server.openai.protocol.structured import RequestedFormat, ResponseFormat, StructuredOutputs
 
 T = TypeVar("T")
+OWN = "default: the model's own, else"
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Priority = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1, description="smaller goes first")]
@@ -54,17 +55,18 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     model: Name | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE, description=f"{OWN} 1")] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1, description=f"{OWN} 1, off")] | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     seed: Int64 | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: Bias | None = None
     stop: str | list[str] | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=1 << 30, description="0 and -1: all")] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(ge=PENALTY_RANGE[0], le=PENALTY_RANGE[1])] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=1 << 30, description=f"0 and -1: all; {OWN} 0, off")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1, description=f"{OWN} 0, off")] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=PENALTY_RANGE[0], le=PENALTY_RANGE[1],
+                                              description=f"{OWN} 1, off")] | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=MAX_TOKENS)] | None = None
     ignore_eos: bool | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=MAX_IDS)] | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from drut.engine.request.params import MODEL_FIELDS, NEUTRAL
 from drut.server.http.exchange import HttpExchange
-from drut.server.openai.protocol.models import ModelCard, ModelList
+from drut.server.openai.protocol.models import ModelCard, ModelList, SamplingDefaults
 from drut.server.service import Service
 
 
@@ -22,5 +23,7 @@ async def show_model(exchange: HttpExchange, service: Service, caller: str) -> N
 
 def _cards(service: Service) -> list[ModelCard]:
     loaded = service.model()
-    return [ModelCard(id=name, created=loaded.created, max_model_len=loaded.texts.room)
+    filled = NEUTRAL.filled(loaded.texts.sampling)
+    defaults = SamplingDefaults(**{name: getattr(filled, name) for name in MODEL_FIELDS})
+    return [ModelCard(id=name, created=loaded.created, max_model_len=loaded.texts.room, sampling_defaults=defaults)
             for name in service.names if name != "*"]
