@@ -15,7 +15,7 @@ from enum import Enum, auto
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-CONTEXT_LINES = 50  # lines of code before a line that decide its colours
+CONTEXT_LINES = 20  # lines of code before a line that decide its colours
 
 # Text in angle brackets is text, and a definition of a link too: neither may vanish from an answer.
 PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
@@ -31,13 +32,14 @@ class MarkdownRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._theme = Theme(STYLES)
+        self._markdown = AnswerMarkdown()
 
     def lines(self, piece: Piece, width: int, *, fold: bool) -> list[str]:
         """Returns a piece as lines of at most `width` cells. Without `fold`, a line of code may be longer, so that it
         can be copied as one."""
         match piece.kind:
             case PieceKind.BLOCK:
-                return self._render(AnswerMarkdown(piece.text), width)
+                return self._render(self._markdown.of(piece.text), width)
             case PieceKind.CODE:
                 return self._render(_highlight(piece), width, whole=not fold)
             case PieceKind.CODE_BEGIN:
@@ -127,12 +129,17 @@ class AnswerMarkdown(Markdown):
                           "code_block": NestedCode, "hr": ShortRule,
                           "bullet_list_open": AlignedList, "ordered_list_open": AlignedList}
 
-    def __init__(self, text: str) -> None:
+    def __init__(self) -> None:
         super().__init__("", hyperlinks=False)
-        self.parsed = PARSER.parse(text)
-        for token in self.parsed:
+
+    def of(self, text: str) -> AnswerMarkdown:
+        """Returns a copy with `text`, which takes less time than a new one: that makes a parser."""
+        made = copy.copy(self)
+        made.parsed = PARSER.parse(text)
+        for token in made.parsed:
             if token.children:
                 token.children = list(_shown(token.children))
+        return made
 
 
 def _shown(tokens: Iterable[Token]) -> Iterator[Token]:

@@ -23,7 +23,8 @@ from drut.cli.opening import speed
 from drut.cli.terminal import note, printable
 from drut.engine.request.output import Completion
 
-FRAME_S = 0.05  # minimum seconds between two drawings: the steps of a local model wait for them
+FRAME_S = 0.05  # minimum seconds between two drawings
+SHARE = 0.05  # of the time at most is for drawing: the steps of a local model wait for it
 WAITING = "..."  # is shown until the first text
 
 
@@ -72,7 +73,7 @@ class RenderedAnswer:
         self._final: list[str] = []  # lines that are not drawn yet
         self._empty = True  # there is no final line, drawn or not
         self._thought: str | None = None  # the last line of reasoning
-        self._drawn_s = clock()
+        self._next_s = clock() + FRAME_S  # when the next drawing is due
 
     def content(self, text: str) -> None:
         self._end_reasoning()
@@ -84,8 +85,11 @@ class RenderedAnswer:
             self._keep([line for thought in complete for line in self._renderer.dimmed(thought, self._width)])
 
     def refresh(self) -> None:
-        if self._clock() - self._drawn_s >= FRAME_S:
+        started = self._clock()
+        if started >= self._next_s:
             self._draw(self._live() or ([] if self._final else self._renderer.dimmed(WAITING, self._width)))
+            ended = self._clock()
+            self._next_s = ended + max(FRAME_S, (ended - started) / SHARE)
 
     def __enter__(self) -> RenderedAnswer:
         return self
@@ -126,7 +130,6 @@ class RenderedAnswer:
         width, height = self._console.size
         self._region.draw(self._final, live, width, height)
         self._final = []
-        self._drawn_s = self._clock()
 
 
 @contextlib.contextmanager
