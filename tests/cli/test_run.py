@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import subprocess
 import sys
 
 import pytest
@@ -110,3 +113,17 @@ def test_what_cannot_be_answered(tiny, stdin, capsys, text, argv, words):
     assert out == ""
     assert words in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+def test_on_a_terminal_the_answer_is_rendered(tiny_file, tmp_path):
+    command = [sys.executable, "-m", "drut", "run", str(tiny_file), "hello", "-n", "8", "--temperature", "0"]
+    main_end, terminal = os.openpty()
+    done = subprocess.run(command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, text=True, check=False,
+                          env={**os.environ, "DRUT_HOME": str(tmp_path), "TERM": "xterm"})
+    os.close(terminal)
+    shown = os.read(main_end, 1 << 16).decode()
+    os.close(main_end)
+    assert done.returncode == 0, done.stderr
+    assert re.search("[a-z]{3}", re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", shown))
+    assert "tokens/s" in done.stderr
+    assert "\x1b" not in done.stderr

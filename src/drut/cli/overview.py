@@ -7,7 +7,7 @@ from drut.cli.commands import GROUPS
 from drut.cli.parser import example_lines
 
 EXAMPLES = (
-    ("drut run smollm2-135m-instruct", "fetch a small model once, and chat"),
+    ("drut run smollm2-135m-instruct", "chat with a small model"),
     ('drut run qwen3-4b "Why is the sky blue?"', "one answer"),
     ("drut run qwen3-4b Summarize: < report.txt", "a prompt and a text"),
     ("drut serve qwen3-4b", "OpenAI's API on port 8000"),

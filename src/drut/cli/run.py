@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from drut.cli import constraint, sampling
 from drut.cli.chat.conversation import AnswerPart, Message
 from drut.cli.chat.interrupt import Interrupt
 from drut.cli.chat.local import LocalModel
+from drut.cli.chat.screens import plain_answer
+from drut.cli.chat.session import AnswerView
+from drut.cli.chat.settings import ChatSettings
 from drut.cli.opening import add_choice, open_llm, speed
 from drut.cli.settings import engine_config, model_of
 from drut.cli.stdin import read_text
-from drut.cli.terminal import Writer, note
+from drut.cli.terminal import note
 from drut.config import add_flags
 from drut.engine.llm import LLM
 from drut.engine.request.output import Completion
@@ -42,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--raw", action="store_true", help="continue the prompt, without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object: text, token ids, times")
+    parser.add_argument("--no-markdown", dest="markdown", action="store_false",
+                        help="on a terminal, show the answer as the model writes it")
     sampling.add_flags(parser)
     constraint.add_flags(parser)
     add_flags(parser)
@@ -57,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         raise RequestError("--system needs the chat template: not with --raw")
     params = replace(sampling.from_flags(args), constraint=constraint.from_flags(args))
     with open_llm(model_of(args), engine_config(args)) as llm:
-        answer = _answer(llm, _messages(llm, question, args), question, params, show=not args.json)
+        messages = _messages(llm, question, args)
+        answer = _answer(llm, messages, question, params, _view(args, params, message=messages is not None))
     if args.json:
         print(json.dumps(answer.to_json()))
     else:
@@ -104,20 +111,36 @@ def _messages(llm: LLM, question: str, args: argparse.Namespace) -> list[Message
     return [*system, {"role": "user", "content": question}]
 
 
-def _answer(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams, *,
-            show: bool) -> Completion:
-    """Returns the answer; shows it as it comes, its reasoning only on a terminal and dimmed."""
+def _answer(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams,
+            view: contextlib.AbstractContextManager[AnswerView | None]) -> Completion:
+    """Returns the answer; shows it in `view` as it comes, if there is one."""
     done = None
-    with Writer() as out:
+    with view as shown:
         for part in _parts(llm, messages, question, params):
             done = part.completion
-            for delta in part.deltas if show else ():
+            if shown is None:
+                continue
+            for delta in part.deltas:
                 if isinstance(delta, Reasoning):
-                    out.aside(delta.text)
+                    shown.reasoning(delta.text)
                 elif isinstance(delta, Content):
-                    out.write(delta.text)
+                    shown.content(delta.text)
+            shown.refresh()
     assert done is not None, "the last part has the completion"
     return done
+
+
+def _view(args: argparse.Namespace, params: SamplingParams, *,
+          message: bool) -> contextlib.AbstractContextManager[AnswerView | None]:
+    """Returns the view of an answer: none with --json, Markdown for a message on a terminal, else its text."""
+    settings = ChatSettings(params, markdown=args.markdown)
+    if args.json:
+        return contextlib.nullcontext()
+    if message and params.constraint is None and sys.stdout.isatty():
+        from drut.cli.chat.terminal import TerminalScreen
+
+        return TerminalScreen().answer(settings)
+    return plain_answer(settings)
 
 
 def _parts(llm: LLM, messages: list[Message] | None, question: str, params: SamplingParams) -> Iterator[AnswerPart]:
@@ -131,11 +154,10 @@ def _parts(llm: LLM, messages: list[Message] | None, question: str, params: Samp
 def _chat(args: argparse.Namespace) -> int:
     from drut.cli.chat import talk
     from drut.cli.chat.models import LocalModels
-    from drut.cli.chat.settings import ChatSettings
 
     if args.json_schema is not None or args.regex is not None:
         raise RequestError("a constraint is for one answer: give a PROMPT")
-    settings = ChatSettings(sampling.from_flags(args), markdown=True)
+    settings = ChatSettings(sampling.from_flags(args), markdown=args.markdown)
     with LocalModels(model_of(args), engine_config(args)) as models:
         talk(models, settings, system=args.system)
     return 0
