@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **options: Any) -> None:
         """`examples`: shown at the end of the help."""
-        defaults: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Formatter, "add_help": False}
+        defaults: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _HelpFormatter, "add_help": False}
         super().__init__(*args, **defaults | options)
         self.examples = tuple(examples)
         self.help_all = self._intermixing = False
@@ -110,7 +110,7 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-class _Formatter(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     """Wraps at the terminal's width, and shows a flag once with all its spellings."""
 
     def __init__(self, prog: str) -> None:

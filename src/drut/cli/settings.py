@@ -26,7 +26,7 @@ def file_name() -> Path:
 
 
 def groups() -> tuple[type[Settings], ...]:
-    """Returns the groups of settings that a file may have, beside `model`."""
+    """Returns the groups of settings that a file may have, next to `model`."""
     from drut.server.config import ServerConfig
 
     return ServerConfig, EngineConfig
