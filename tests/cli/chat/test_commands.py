@@ -147,6 +147,18 @@ def test_another_model_continues_the_conversation():
     assert chat.screen.notes[1:] == chat.screen.notes[:1]
 
 
+def test_a_model_that_cannot_chat_leaves_the_old_one_open():
+    chat, _ = chat_with(system="only for second", first=Parrot(), second=Parrot())
+
+    def refuse(messages):
+        raise RequestError("chat template: no system message")
+
+    chat.models.parrots["second"].encode_chat = refuse
+    with pytest.raises(RequestError, match="no system message"):
+        handle(chat, "/model second")
+    assert chat.models.name == "first"
+
+
 def test_a_saved_chat_is_loaded_as_it_was(tmp_path):
     file = tmp_path / "chat.json"
     chat, _ = chat_with(system="Be kind.")

@@ -86,8 +86,7 @@ def _system(chat: Chat, text: str) -> None:
 
 def _model(chat: Chat, name: str) -> None:
     if name:
-        chat.models.switch(name)
-        chat.instruct(chat.conversation.system)
+        chat.switch(name)
     chat.screen.note(banner(chat))
 
 

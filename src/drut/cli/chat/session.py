@@ -12,7 +12,7 @@ from drut.cli.chat.interrupt import Interrupt
 from drut.cli.chat.models import Models
 from drut.cli.chat.settings import ChatSettings
 from drut.engine.request.output import Completion
-from drut.errors import RequestError
+from drut.errors import DrutError, RequestError
 from drut.parse.deltas import Content, Reasoning
 
 
@@ -62,6 +62,16 @@ class Chat:
         """Sets the system message, unless the chat template refuses it."""
         self.models.talker.encode_chat(Conversation(system).messages("?"))
         self.conversation.system = system
+
+    def switch(self, name: str) -> None:
+        """Continues with another model. If that cannot be opened or cannot chat, the old model is open."""
+        before = self.models.name
+        self.models.switch(name)
+        try:
+            self.instruct(self.conversation.system)
+        except DrutError:
+            self.models.switch(before)
+            raise
 
     def say(self, question: str) -> None:
         """Shows the answer to `question`, and adds both to the conversation."""
