@@ -1,4 +1,4 @@
-"""Writes the list of workloads into docs/workloads.md, from their declarations.
+"""Writes the table of workloads into docs/workloads.md, from their declarations.
 
     python -m benchmarks.serving.document_workloads
 """
@@ -15,17 +15,10 @@ BEGIN, END = "<!-- made by benchmarks/serving/document_workloads.py -->", "<!-- 
 
 
 def section():
-    """Returns a heading, a line and a table of options for each workload."""
-    parts = [BEGIN]
-    for kind in WORKLOADS.values():
-        lines = [f"### {kind.name}", "", kind.help[0].upper() + kind.help[1:] + "."]
-        if kind.source:
-            lines += ["", f"Source: {kind.source.title}, {kind.source.url}, {kind.source.licence}."]
-        lines += ["", "| option | default | |", "|---|---|---|"]
-        for field in dataclasses.fields(kind):
-            lines.append(f"| `{field.name}` | {default_of(field)} | {field.metadata['help']} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join([*parts, END])
+    """Returns a table with the meaning and the options of each workload."""
+    rows = [f"`{kind.name}` | {kind.help} | " + ", ".join(
+        f"`{field.name}={default_of(field)}`" for field in dataclasses.fields(kind)) for kind in WORKLOADS.values()]
+    return "\n".join([BEGIN, "", "workload | what it sends | options", "---|---|---", *rows, "", END])
 
 
 def main():

@@ -2,9 +2,10 @@
 
     python -m benchmarks.serving.search_truth [--searches N] [--budget 10m] [--servers NAME ...] [--out DIR] [--json]
 
-The scripted servers are those of docs/search.md, each in a process of its own; their true figures come from long
-simulations (`tests/bench/search/queues.py`). Passes (exit code 0) if the saturation, knee and limit rate of each search
-are within 5 % of them. With --out, finished searches are stored there with all their files, and not repeated.
+The scripted servers are those of `tests/bench/search/test_search.py`, each in a process of its own; their true
+figures come from long simulations (`tests/bench/search/queues.py`). Passes (exit code 0) if the saturation, knee and
+limit rate of each search are within 5 % of them. With --out, finished searches are stored there with all their files,
+and not repeated.
 
 In addition to the errors it shows possible causes: `void`, runs that the client declares void; `over`, by how much the
 mean E2E of one request at a time is above the script, ms; `late`, how late the server sent the first tokens, and

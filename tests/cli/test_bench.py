@@ -261,3 +261,8 @@ def test_the_mock_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert main(["bench", "mock", "--script", "a.json", "--port", "81"]) == 0
     assert calls == [("a.json", "127.0.0.1", 81)]
+
+
+def test_the_fields_of_a_script_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "mock", "--fields"]) == 0
+    assert capsys.readouterr().out.startswith('a script:\n  model = "mock": the model\'s name\n')

@@ -12,6 +12,7 @@ from drut.bench.exchange import ToolExchange
 from drut.errors import RequestError
 
 TIMEOUT_S = 10.0
+LOADING = 503
 _MAX_NAMES = 12
 
 
@@ -39,7 +40,7 @@ def served_model(url: str, headers: Mapping[str, str] | None = None, tls: ssl.SS
         exchange.close()
     try:
         if status != 200:
-            raise RequestError(f"/v1/models answered {status}")
+            raise RequestError(f"/v1/models answered {status}{' (is it still loading?)' * (status == LOADING)}")
         names = [model.id for model in msgspec.json.decode(data, type=ServedModels).data]
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, RequestError) as error:
         raise RequestError(f"--model is needed: {shown(url)} does not name its models: {error}") from None

@@ -77,7 +77,7 @@ def test_the_file_states_how_many_requests_a_session_has() -> None:
     (Server(4, constant(0.01), lognormal(0.03, 0.6)), 0.06, 25),
 ], ids=["M/D/8", "M/D/1", "TTFT by the prompt", "lognormal service"])
 def test_most_searches_are_within_5_percent(server: Server, limit_s: float, seeds: int) -> None:
-    """The shares asked for are below those in docs/search.md by what so many seeds may miss by chance."""
+    """The shares asked for are below those seen by what so many seeds may miss by chance."""
     n = 1_500_000 if server.constant else 200_000
     truth, knee, most = server.slo_rate(limit_s, 0.95, n), server.knee(n), server.saturation()
     found = [search(server, limit_s, seed) for seed in range(seeds)]

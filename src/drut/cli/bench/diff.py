@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="the earlier one: a file, or a folder that has one")
     parser.add_argument("b", metavar="B", help="the later one")
     parser.add_argument("--figures", metavar="NAMES", help="metrics to compare, comma-separated, or all (default: the "
-                        "usual ones that have intervals, docs/report.md)")
+                        "usual ones that have intervals)")
     parser.add_argument("--least", type=float, default=0.05, metavar="X", help="relative change that matters (default: "
                         "0.05)")
     parser.add_argument("--force", action="store_true", help="compare different work or different machines, too")
