@@ -9,7 +9,7 @@ from typing import Any
 
 from drut.errors import RequestError
 
-DEFAULT_WORKLOAD, DEFAULT_USERS, DEFAULT_DURATION_S, DEFAULT_WARMUP_S = "chat", 8, 60.0, 5.0
+DEFAULT_WORKLOAD, DEFAULT_USERS, DEFAULT_DURATION_S, DEFAULT_WARMUP_S = "chat:max_tokens=128", 4, 60.0, 5.0
 Group = argparse._ArgumentGroup
 
 

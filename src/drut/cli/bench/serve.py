@@ -40,7 +40,7 @@ DESCRIPTION = (
     "users. Writes DIR/result.json, requests.csv and summary.md; for several loads a folder for each, and summary.json "
     "and summary.csv. Exits with 3 if a run is void, with 130 if it was interrupted.")
 EXAMPLES = (
-    ("drut bench serve --url http://127.0.0.1:8000", "8 users chat for a minute"),
+    ("drut bench serve --url http://127.0.0.1:8000", "4 users chat for a minute"),
     ("drut bench serve --url http://127.0.0.1:8000 --rate 2 --duration 120 --slo ttft=500,tpot=50",
      "2 sessions per second, and limits that a good request keeps"),
     ("drut bench serve --url http://127.0.0.1:8000 --users 1,4,16 --workload synthetic:input=512,output=128",
@@ -128,7 +128,7 @@ def _sweep(args: argparse.Namespace, loads: Sequence[Load], runs: Sequence[Bench
                   runs[0].slo)
     try:
         for i, (load, asked) in enumerate(zip(loads, runs, strict=True)):
-            result, halted = _measured(args, asked, f"run {i + 1} of {len(runs)}")
+            result, halted = _measured(args, asked, f"{i + 1}/{len(runs)}")
             make_folder(folder / load.folder)
             write(result, folder / load.folder)
             sweep.points.append(SweepPoint.of(result, load.folder))
