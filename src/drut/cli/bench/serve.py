@@ -168,8 +168,8 @@ def _show(asked: BenchRun, result: Result, folder: Path) -> None:
 def _show_sweep(asked: BenchRun, sweep: Sweep, folder: Path) -> None:
     from drut.cli.bench.tables import lines, show, sweep_parts
 
-    show(*_head(asked, "", f"{len(sweep.points)} runs from {sweep.environment['started']}"), *sweep_parts(sweep), "",
-         lines(files=f"{folder}/summary.json, summary.csv, a folder for each run",
+    show(*_head(asked, "", f"a run at each load, from {sweep.environment['started']}"), *sweep_parts(sweep), "",
+         lines(files=f"{folder}/summary.json, summary.csv, {sweep.points[0].folder}/, ...",
                report=f"drut bench report {quote(str(folder))}"))
 
 
