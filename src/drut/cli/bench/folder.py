@@ -44,7 +44,7 @@ def name_of(workload: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or kind
 
 
-def latest_beside(folder: Path, work: str, result: Result) -> Path | None:
+def latest_comparable(folder: Path, work: str, result: Result) -> Path | None:
     """Returns the latest other run in the same place with which `result` can be compared; None if there is none. `work`
     is part of its folder's name."""
     from drut.bench.diff.comparable import differences

@@ -23,7 +23,7 @@ from drut.cli.bench.flags import (
     work_of,
     workers_of,
 )
-from drut.cli.bench.folder import latest_beside, name_of, result_folder
+from drut.cli.bench.folder import latest_comparable, name_of, result_folder
 from drut.cli.bench.foreign import add_foreign
 from drut.errors import RequestError
 
@@ -157,7 +157,7 @@ def _show(asked: BenchRun, result: Result, folder: Path) -> None:
     from drut.bench.sweep.schema import SweepPoint
     from drut.cli.bench.tables import lines, result_parts, show
 
-    before = latest_beside(folder, name_of(asked.settings["workload"]), result)
+    before = latest_comparable(folder, name_of(asked.settings["workload"]), result)
     compare = {} if before is None else {"compare": f"drut bench diff {quote(str(before))} {quote(str(folder))}"}
     about = f"{result.summary.window_s:.3g} s measured from {result.environment['started']}"
     show(*_head(asked, SweepPoint.of(result, "").load, about), *result_parts(result, asked.slo), "",
