@@ -163,8 +163,9 @@ def test_the_folder_of_a_sweep_is_read_as_its_runs(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         write(samples.result(seconds=12.0, rate=float(name[-1])), tmp_path / name)
     assert [source.label for source in find([tmp_path])] == ["rate-1", "rate-2"]
+    (tmp_path / "empty").mkdir()
     with pytest.raises(DrutError, match="nor folders with"):
-        find([tmp_path.parent])
+        find([tmp_path / "empty"])
 
 
 def test_the_reasons_of_a_warning_are_folded() -> None:
