@@ -322,7 +322,7 @@ def test_a_model_that_breaks_down_over_one_prompt_loses_no_other_answer(tmp_path
 
 
 def test_as_many_params_as_prompts(llm: LLM) -> None:
-    with pytest.raises(RequestError, match="2 prompts need as many params"):
+    with pytest.raises(RequestError, match="params has 1 entries for 2 prompts"):
         llm.generate(["hello", "a"], [GREEDY])
     with pytest.raises(RequestError, match="there is no prompt"):
         llm.generate([], GREEDY)
