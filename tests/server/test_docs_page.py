@@ -113,6 +113,6 @@ def test_every_example_is_answered(server: Running) -> None:
      ("string or list of strings", "", "")),
     ({"enum": ["a", "b"], "default": "a"}, ('"a" | "b"', "", '"a"')),
     ({"type": "array", "items": {"$ref": "#/x/Tool"}, "minItems": 1, "x-default": "none"},
-     ("list of Tool", "at least 1 items", "none"))])
+     ("list of Tool", "at least 1 item", "none"))])
 def test_types_bounds_and_defaults_in_words(schema: dict[str, object], texts: tuple[str, str, str]) -> None:
     assert (type_of(schema), bounds_of(schema), default_of(schema)) == texts

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drut import LLM
 from drut.model.model import open_model
 from tests.cli import tiny
 from tests.cli.tiny import BOS, EOS
@@ -74,6 +75,13 @@ def test_a_flag_or_a_field_makes_what_is_spelled_a_token(plain: Running, path: P
         assert tokens(parsing, body | {"special_tokens_in_messages": "text"}) == tokens(plain, body)
     wrong = plain.post("/tokenize", body | {"special_tokens_in_messages": "none"})
     assert wrong.error["param"] == "special_tokens_in_messages"
+
+
+def test_python_has_the_same_ids(plain: Running, path: Path) -> None:
+    messages = [{"role": "user", "content": FORGED}]
+    with LLM(path, threads=1) as llm:
+        assert llm.encode_chat(messages) == tokens(plain, {"messages": messages})
+        assert llm.encode_chat(messages, special_tokens="parse").count(EOS) == 2
 
 
 @pytest.mark.parametrize("depth", [100, 400, 900])

@@ -64,7 +64,7 @@ NOTES: Mapping[str, FieldNote] = {
     "timings_per_token": FieldNote("llama.cpp's name of `timings`", False),
     "max_tokens": FieldNote("maximum tokens of the output; -1: to the end of the context"),
     "CompletionRequest.max_tokens": FieldNote("maximum tokens of the output; 0 with `echo` scores the prompt", 16),
-    "ChatRequest.max_tokens": FieldNote("maximum tokens of the output", -1),
+    "ChatRequest.max_tokens": FieldNote("maximum tokens of the output; -1: to the end of the context", -1),
     "max_completion_tokens": FieldNote("OpenAI's newer name of `max_tokens`; it has precedence", -1),
     "ChatRequest.messages": FieldNote("the conversation"),
     "TokenizeRequest.messages": FieldNote("a conversation, in place of `prompt`"),

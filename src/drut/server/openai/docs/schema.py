@@ -75,7 +75,9 @@ def _range(part: Schema, least: str, most: str, unit: str) -> str:
         return f"{first} to {high}{unit}"
     if high:
         return f"at most {high}{unit}"
-    return first if exclusive in part else f"at least {low}{unit}" if low else ""
+    if exclusive in part or not low:
+        return first
+    return f"at least {low}{unit.removesuffix('s') if low == '1' else unit}"
 
 
 def default_of(schema: Schema) -> str:
