@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from drut.bench.tokens import open_tokenizer
 from drut.engine.request.params import SamplingParams
 from drut.errors import DownloadError, ModelFileError, RequestError
 from drut.model.store import entries, entry_of, pull, resolve, silent
 from drut.model.store.known import KNOWN
 from drut.model.store.reference import HubModel, parse_reference
+from tests.cli import tiny
 from tests.model.fake_hub import REPO, FakeHub, serving, sha256
 
 GGUF = {"tiny.gguf": b"GGUF...."}
@@ -111,3 +113,13 @@ def test_a_pull_takes_only_the_file_that_the_catalogue_describes(home, hub):
 def test_a_name_that_is_almost_right():
     with pytest.raises(ModelFileError, match="did you mean qwen3-4b"):
         resolve("qwen3:4b")
+
+
+def test_a_client_tokenizes_with_a_model_of_the_catalogue_only_if_it_was_fetched(home):
+    with pytest.raises(RequestError, match="qwen3-4b is not on this machine"):
+        open_tokenizer("qwen3-4b", model="m")
+    with pytest.raises(RequestError, match="no tokenizer for model 'qwen3-4b'"):
+        open_tokenizer(model="qwen3-4b")
+    (home / "m.gguf").write_bytes(tiny.model())
+    (home / "models.toml").write_text(f'[mine]\npath = "{home}/m.gguf"\n')
+    assert open_tokenizer(model="mine").count("abc") == 3

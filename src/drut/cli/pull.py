@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from drut.cli.opening import add_model
 from drut.model.store import pull
-from drut.model.store.known import KNOWN
 
-HELP = f"""Fetch a model and print its path. MODEL is a known name ({", ".join(KNOWN)}),
-hf:ORG/REPO[@REVISION][:FILE.gguf], a .gguf file, or a directory with config.json and safetensors."""
+HELP = """Fetch a model and print its path; a model that is present is verified again. MODEL is a short name
+(drut list --catalogue), hf:ORG/REPO[@REVISION][:FILE.gguf], a .gguf file, or a directory with config.json and
+safetensors."""
 EXAMPLES = (
     ("drut pull smollm2-135m-instruct", "a model by short name"),
     ("drut pull hf:Qwen/Qwen3-4B-GGUF:Qwen3-4B-Q4_K_M.gguf", "one file of the Hugging Face hub"),
@@ -18,7 +19,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model argument."""
-    parser.add_argument("model", metavar="MODEL", help="a known name, hf:ORG/REPO or a path")
+    add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,8 +11,7 @@ from drut.bench.compare.settings import CompareSettings
 from drut.bench.engines.engine import EngineFiles
 from drut.bench.engines.files import LAYOUTS, load_model_files
 from drut.errors import RequestError
-from drut.model.store import resolve
-from drut.model.store.known import KNOWN
+from drut.model.store import entries, resolve
 
 
 def model_files(settings: CompareSettings) -> EngineFiles:
@@ -32,7 +31,7 @@ def model_files(settings: CompareSettings) -> EngineFiles:
 
 
 def _of_model(model: str) -> dict[str, Any]:
-    if model in KNOWN:
+    if model in entries():
         return {"name": model, "gguf": resolve(model), "tokenizer": model}
     path = _there("model", model)
     return {"name": path.stem, "hf" if path.is_dir() else "gguf": path, "tokenizer": str(path)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drut.errors import RequestError
-from drut.model.store import find, resolve
+from drut.model.store import entries, find, resolve
 from drut.model.store.known import KNOWN
 from drut.model.tokenizer import Tokenizer, open_tokenizer
 
@@ -22,15 +22,15 @@ class LocalTokenizer:
 
     @classmethod
     def open(cls, reference: str) -> LocalTokenizer:
-        """Opens the tokenizer of a known model, a fetched `hf:` model, a GGUF file, a folder with a tokenizer.json, or
-        that file.
+        """Opens the tokenizer of a model of the catalogue, a fetched `hf:` model, a GGUF file, a folder with a
+        tokenizer.json, or that file.
 
-        A known model is fetched if missing. Raises RequestError for a model of the hub that was not fetched,
+        The default model is fetched if missing. Raises RequestError for a model of the hub that was not fetched,
         ModelFileError and UnsupportedError as `drut.model.tokenizer.open_tokenizer` does.
         """
         if reference in KNOWN:
             path = resolve(reference)
-        elif reference.startswith("hf:"):
+        elif reference.startswith("hf:") or reference in entries():
             found = find(reference)
             if found is None:
                 raise RequestError(f"{reference} is not on this machine; `drut pull {reference}` fetches it with its "

@@ -10,6 +10,7 @@ from drut.bench.tokens.local import LocalTokenizer
 from drut.bench.tokens.protocol import BenchTokenizer
 from drut.bench.tokens.remote import ServerTokenizer
 from drut.errors import RequestError
+from drut.model.store import entries, find
 from drut.model.store.known import KNOWN
 
 
@@ -24,7 +25,7 @@ def open_tokenizer(
     """
     if given is not None:
         return LocalTokenizer.open(given)
-    if model in KNOWN or _is_path(model):
+    if model in KNOWN or _is_path(model) or (model in entries() and find(model) is not None):
         return LocalTokenizer.open(model)
     why = ""
     if url is not None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from drut.errors import ModelFileError, did_you_mean
 from drut.home import home
 from drut.model.store.catalogue import CatalogueEntry, entries
+from drut.model.store.disk import model_names
 from drut.model.store.hub import find_hub, pull_hub
-from drut.model.store.known import KNOWN, KnownModel
+from drut.model.store.known import KnownModel
 from drut.model.store.progress import DownloadProgress, show
 from drut.model.store.reference import HubModel, parse_reference
 from drut.model.store.wheel import find_known, pull_known
@@ -83,7 +84,7 @@ def _recognised(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     hint = f"; for the Hugging Face hub write hf:{path}" if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(path)) else ""
-    hint = did_you_mean(str(path), [*KNOWN, *entries()]) or hint
+    hint = did_you_mean(str(path), model_names()) or hint
     raise ModelFileError(f"no model {str(path)!r}: no such file or directory, and not a name in the catalogue{hint}")
 
 
