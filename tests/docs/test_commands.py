@@ -69,6 +69,18 @@ def test_the_readme_shows_what_is_printed(example: Example, server: Running, tmp
     assert comparable(output_of(example, server.url, tmp_path)) == comparable(example.output.strip())
 
 
+PROGRAMS = [block for name in ("structured.md", "tools.md")
+            for block in blocks((ROOT / "docs" / name).read_text(), "python") if "my-reasoner" not in block]
+
+
+@pytest.mark.model
+@pytest.mark.serial
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.split("\n")[0])
+def test_a_program_of_a_task_page_runs(program: str, server: Running) -> None:
+    assert output(program.replace(URL, server.url), ROOT, "python")
+
+
 def ends(line: str) -> bool:
     """Whether a command ends by itself; `drut run MODEL` alone is a chat."""
     for words in command_lines(f"    {line}\n"):
