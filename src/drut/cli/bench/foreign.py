@@ -11,7 +11,7 @@ _LENGTHS = "--workload synthetic:input=N,output=N"
 _GIVEN = "nothing: it is always reported"
 VLLM = {
     "--num-prompts": "--num-requests", "--request-rate": "--rate", "--max-concurrency": "--users",
-    "--concurrency": "--users", "--burstiness": "--arrivals gamma --cv X, X = burstiness^-0.5",
+    "--burstiness": "--arrivals gamma --cv X, X = burstiness^-0.5",
     "--ramp-up-strategy": "--rate A --ramp-to B", "--ramp-up-start-rps": "--rate A --ramp-to B",
     "--ramp-up-end-rps": "--rate A --ramp-to B", "--base-url": "--url", "--host": "--url", "--port": "--url",
     "--backend": "--api chat or completions", "--endpoint-type": "--api chat or completions",
@@ -33,11 +33,12 @@ GUIDELLM = {
     "--target": "--url", "--max-requests": "--num-requests", "--max-seconds": "--duration",
     "--rate-type": "--rate or --users", "--data": "--workload or --dataset",
 }
+AIPERF = {"--concurrency": "--users", "--request-count": "--num-requests"}
 
 
 def add_foreign(parser: argparse.ArgumentParser) -> None:
     """Adds the flags, hidden from the help."""
-    for client, flags in (("vllm bench serve", VLLM), ("guidellm", GUIDELLM)):
+    for client, flags in (("vllm bench serve", VLLM), ("guidellm", GUIDELLM), ("aiperf", AIPERF)):
         for flag, ours in flags.items():
             parser.add_argument(flag, action=_Foreign, nargs="*", dest=argparse.SUPPRESS, help=argparse.SUPPRESS,
                                 const=(client, ours))
