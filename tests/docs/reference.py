@@ -28,6 +28,8 @@ VARIABLES = {
     "NO_COLOR": "no colours",
 }
 
+MAX_LIST = 4  # arguments that are no table
+ESCAPED = "\\|"  # in a table
 NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
 TITLES = {"positional arguments": "common", "options": "common"}  # of flags without a group
 BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate", "the server",
@@ -35,13 +37,15 @@ BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut be
 
 
 def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
-    """A table of arguments, then lines with the names of those without a text: internals, or all if `brief`."""
+    """A table or a short list of arguments, then the names of those without a text: internals, or all if `brief`."""
     plain = [a for a in arguments if not (brief or a.internal)]
-    if plain:
+    table = len(plain) > MAX_LIST
+    if table:
         yield from ("flag | meaning", "---|---")
     for a in plain:
-        name = " ".join([", ".join(a.names), a.values]).strip().replace("|", "\\|")
-        yield f"`{name}` | {NOTES.sub('', a.help.partition(';')[0]).strip()}{default(a)}"
+        name = " ".join([", ".join(a.names), a.values]).strip().replace("|", ESCAPED)
+        text = f"{NOTES.sub('', a.help.partition(';')[0]).strip()}{default(a)}"
+        yield f"`{name}` | {text}" if table else f"- `{name.replace(ESCAPED, '|')}`: {text}"
     if names := [f"`{a.names[0]}`" for a in arguments if a not in plain]:
         yield fill(("\n" if brief else "\nInternals: ") + ", ".join(names) + ".", 120, break_on_hyphens=False,
                    replace_whitespace=False)
