@@ -14,7 +14,7 @@ from drut.config import INTERNALS
 _DEFAULT = re.compile(r" ?\((?:default: )((?:[^()]|\([^()]*\))*)\)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Argument:
     """A flag with all its spellings, or a positional argument with none. `values`: its metavar or its choices."""
 
@@ -26,7 +26,7 @@ class Argument:
     internal: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """A command such as `drut run` or `drut bench serve`; `usage` is its first line of help."""
 
@@ -55,8 +55,8 @@ def _commands(parser: Parser, summary: str) -> Iterator[Command]:
                 below += [(p, texts.get(name, "")) for name, p in action.choices.items()]
             elif action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction):
                 arguments.append(_argument(parser, action, group.title or ""))
-    yield Command(parser.prog, parser.usage_line(), summary, " ".join((parser.description or "").split()),
-                  tuple(arguments), parser.examples)
+    yield Command(name=parser.prog, usage=parser.usage_line(), summary=summary, examples=parser.examples,
+                  description=" ".join((parser.description or "").split()), arguments=tuple(arguments))
     for command, text in below:
         yield from _commands(command, text)
 
@@ -69,5 +69,5 @@ def _argument(parser: Parser, action: argparse.Action, group: str) -> Argument:
     names = tuple(action.option_strings)
     if isinstance(action, argparse.BooleanOptionalAction):
         names, values = (action.option_strings[0].replace("--", "--[no-]", 1),), ""
-    return Argument(names, values, _DEFAULT.sub("", text, count=1), found[1] if found else "", group,
-                    group.endswith(INTERNALS))
+    return Argument(names=names, values=values, help=_DEFAULT.sub("", text, count=1), group=group,
+                    default=found[1] if found else "", internal=group.endswith(INTERNALS))
