@@ -101,7 +101,7 @@ endif
 endif
 
 .venv/.installed: .venv/.tools $(NATIVE)
-	@echo 'compiling the kernels takes about a minute'
+	@echo 'compiling the kernels takes a few minutes'
 	$(BIN)/pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
