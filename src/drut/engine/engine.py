@@ -61,7 +61,7 @@ class Engine:
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
-        self._intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
+        self.intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
                               speculates=drafter is not None, defaults=defaults)
         self.grammars, self.blocked = grammars, Blocked()
         if drafter is not None and not self.cache.rewinds:
@@ -75,12 +75,7 @@ class Engine:
     @property
     def room(self) -> int:
         """The maximum number of tokens of a prompt and its output together."""
-        return self._intake.room
-
-    @property
-    def defaults(self) -> SamplingParams:
-        """The model's sampling parameters for fields that a request does not set."""
-        return self._intake.defaults
+        return self.intake.room
 
     @property
     def busy(self) -> bool:
@@ -95,14 +90,14 @@ class Engine:
     def submit(self, tokens: Sequence[int], params: SamplingParams, *, request_id: str = "", priority: int = 0,
                salt: str = "", reasoning: ReasoningTracker | None = None) -> list[Request]:
         """Adds a prompt to the request queue. Returns one request per choice (`Intake.requests`)."""
-        requests = self._intake.requests(tokens, params, name=request_id, priority=priority, salt=salt,
+        requests = self.intake.requests(tokens, params, name=request_id, priority=priority, salt=salt,
                                          reasoning=reasoning)
         self._queue(requests)
         return requests
 
     def submit_logits(self, tokens: Sequence[int], chunk: int) -> Request:
         """Queues a prompt to compute its logits at every position, at most `chunk` rows per step."""
-        request = self._intake.logits_request(tokens, chunk)
+        request = self.intake.logits_request(tokens, chunk)
         self._queue([request])
         return request
 

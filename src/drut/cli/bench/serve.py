@@ -124,8 +124,8 @@ def _sweep(args: argparse.Namespace, loads: Sequence[Load], runs: Sequence[Bench
     from drut.bench.sweep.schema import SCHEMA, Sweep, SweepPoint
 
     settings = {name: value for name, value in runs[0].settings.items() if name not in ("rate", "concurrency", "seed")}
-    sweep = Sweep(SCHEMA, "users" if loads[0].rate is None else "rate", settings, environment(time.time()), [],
-                  runs[0].slo)
+    sweep = Sweep(schema=SCHEMA, by="users" if loads[0].rate is None else "rate", settings=settings,
+                  environment=environment(time.time()), points=[], slo=runs[0].slo)
     try:
         for i, (load, asked) in enumerate(zip(loads, runs, strict=True)):
             result, halted = _measured(args, asked, f"{i + 1}/{len(runs)}")

@@ -52,7 +52,8 @@ def serve(model: str, config: EngineConfig, inbox: Inbox, send: Deliver) -> None
             pools = llm.engine.scheduler.cache.pools
             send([EngineReady(load_s=llm.load_s, numerics_id=llm.numerics_id, description=llm.backend.describe(),
                               room=llm.room, max_seqs=llm.config.max_seqs, step_tokens=llm.engine.runner.limits.tokens,
-                              parts=llm.load_parts, sampling=llm.engine.defaults, weights=weights_in_words(llm.files),
+                              parts=llm.load_parts, sampling=llm.engine.intake.defaults,
+                              weights=weights_in_words(llm.files),
                               kv_tokens=pools[0].total * PAGE_TOKENS,
                               kv_bytes=sum(pool.total * pool.memory.page_bytes for pool in pools))])
             EngineLoop(llm, inbox.receive, send).run()

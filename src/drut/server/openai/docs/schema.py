@@ -31,9 +31,9 @@ def fields_of(name: str, schemas: Mapping[str, Schema]) -> Iterator[FieldText]:
     schema = schemas[name]
     required = schema.get("required", ())
     for field, value in sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required):
-        yield FieldText(field, type_of(value), bounds_of(value), default_of(value),
-                        next((part["description"] for part in (value, *parts(value)) if "description" in part), ""),
-                        field in required, next(structs(value), ""))
+        text = next((part["description"] for part in (value, *parts(value)) if "description" in part), "")
+        yield FieldText(name=field, type=type_of(value), bounds=bounds_of(value), default=default_of(value), text=text,
+                        required=field in required, struct=next(structs(value), ""))
 
 
 def parts(schema: Schema) -> list[Schema]:
