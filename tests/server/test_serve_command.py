@@ -120,7 +120,7 @@ def test_the_process_prints_its_address_replies_and_ends(
         client = Client(url, "the-key-12345")
         until(lambda: client.get("/ready").status == 200)
         assert process.stderr.readline().startswith("ready after ")
-        block = list(iter(process.stderr.readline, "try:\n"))
+        block = list(iter(process.stderr.readline, "try, with a key in DRUT_API_KEY:\n"))
         assert [line.split()[0] for line in block] == ["model", "context", "numerics", "API"]
         assert " weights in " in block[0]
         assert f"{url}/docs" in block[3]

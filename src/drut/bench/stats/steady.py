@@ -32,7 +32,7 @@ def steady(tokens: Floats, in_flight: Floats) -> Steady:
     n = len(tokens)
     if n < MIN_SECONDS:
         seconds = "second" if n == 1 else "seconds"
-        return Steady("too short", [f"the window has {n} whole {seconds}, and {MIN_SECONDS} are the least"])
+        return Steady("too short", [f"the window has {n} whole {seconds}, the minimum is {MIN_SECONDS}"])
     cut, change, errors = level_change(tokens)
     trend = slope(in_flight, 1.0)
     reasons = []

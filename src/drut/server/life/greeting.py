@@ -23,7 +23,7 @@ def greeting(url: str, model: str, ready: EngineReady, *, keyed: bool, kv_dtype:
            f"in {kv_dtype}")
     yield f"  numerics  {ready.numerics_id}"
     yield f"  API       {address}/v1 for OpenAI's clients; documentation at {address}/docs"
-    yield "try:"
+    yield "try, with a key in DRUT_API_KEY:" if keyed else "try:"
     yield example(address, keyed=keyed, chats=chats, texts=texts)
 
 
