@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LEAST_PREFIX = 3  # characters of a name from which it is taken for the begin of a longer one
+
 
 class DrutError(Exception):
     """The base of all errors whose message is sufficient for the user."""
@@ -37,9 +39,15 @@ class EngineDeadError(DrutError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean NEAREST?" for the end of an error, or nothing if no known name is near."""
+    """Returns "; did you mean NEAREST?" for the end of an error, or nothing if no known name is near. A name that
+    begins with `name` is nearer than one that looks like it."""
     import difflib
 
-    by_form = {form: word for word in known for form in (word.lower(), word)}
+    words = list(known)
+    if len(name.lstrip("-")) >= LEAST_PREFIX:
+        for word in words:
+            if word.lower().startswith(name.lower()):
+                return f"; did you mean {word}?"
+    by_form = {form: word for word in words for form in (word.lower(), word)}
     near = difflib.get_close_matches(name, by_form, 1) or difflib.get_close_matches(name.lower(), by_form, 1)
     return f"; did you mean {by_form[near[0]]}?" if near else ""

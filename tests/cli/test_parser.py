@@ -147,4 +147,6 @@ def test_did_you_mean():
     assert did_you_mean("Serve", ["serve", "show"]) == "; did you mean serve?"
     assert did_you_mean("qwen3:4b", ["qwen3-4b"]) == "; did you mean qwen3-4b?"
     assert did_you_mean("x", ["serve"]) == ""
+    assert did_you_mean("--temp", ["--system", "--temperature"]) == "; did you mean --temperature?"
+    assert did_you_mean("SmolLM2", ["smollm3-3b", "smollm2-135m-instruct"]) == "; did you mean smollm2-135m-instruct?"
     assert INTERNALS

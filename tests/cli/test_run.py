@@ -99,6 +99,7 @@ def test_on_a_terminal_without_a_prompt_it_chats(tiny, stdin, monkeypatch):
         (" \n", ["{tiny}", ""], "a prompt is needed"),
         (b"caf\xe9", ["{tiny}"], "standard input is not UTF-8 text (byte 3)"),
         (None, ["{tiny}", "a", "-p", "b"], "two prompts"),
+        (None, ["-m", "{tiny}", "-p", "a", "-p", "b"], "two prompts"),
         (None, ["{tiny}", "a", "-m", "{tiny}"], "two models"),
         (None, ["{tiny}", "a", "--raw", "--system", "b"], "not with --raw"),
         (None, ["{tiny}", "a", "--regex", "("], "regex"),
@@ -113,6 +114,16 @@ def test_what_cannot_be_answered(tiny, stdin, capsys, text, argv, words):
     assert out == ""
     assert words in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+def test_with_a_default_model_an_argument_that_names_none_is_the_prompt(tiny, stdin, capsys, monkeypatch):
+    given = answered(capsys, tiny, "hello there")
+    monkeypatch.setenv("DRUT_MODEL", tiny)
+    assert answered(capsys, "hello there") == given
+    for text, words in (("smolm2-135m-instruct", "did you mean smollm2"), ("missing.gguf", "no model")):
+        stdin("hello")
+        assert main(["run", text]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_on_a_terminal_the_answer_is_rendered(tiny_file, tmp_path):

@@ -71,8 +71,8 @@ def test_without_a_file_there_are_no_settings(file, monkeypatch, tmp_path):
         ("prot = 1", "drut.toml: unknown setting 'prot'; did you mean port?"),
         ("a b", "drut.toml: "),
         ("model = 3", "drut.toml: model must be a string, not 3"),
-        ("threads = 'many'", "threads must be an integer, not 'many'"),
-        ("port = 70000", "port must be from 0 to 65535, not 70000"),
+        ("threads = 'many'", "drut.toml: threads must be an integer, not 'many'"),
+        ("port = 70000", "drut.toml: port must be from 0 to 65535, not 70000"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(file, capsys, text, words):

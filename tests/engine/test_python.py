@@ -89,6 +89,23 @@ def test_a_conversation_of_a_wrong_type_is_named(llm: LLM, messages: Any, words:
     assert words in refusal(lambda: llm.chat(messages, SHORT))
 
 
+@pytest.mark.parametrize(("tools", "words"), [
+    (5, "tools must be a list of dicts, not int"), ({"type": "function"}, "tools must be a list of dicts, not dict"),
+    ([{}, print], "tools[1] must be a dict, not builtin_function_or_method")])
+def test_tools_of_a_wrong_type_are_named(llm: LLM, tools: Any, words: str) -> None:
+    assert refusal(lambda: llm.chat(HI, SHORT, tools=tools)) == words
+    assert refusal(lambda: llm.encode_chat(HI, tools)) == words
+
+
+def test_models_and_messages_of_a_wrong_type_are_named(llm: LLM) -> None:
+    model: Any
+    for model in (None, 5, b"m.gguf"):
+        assert refusal(lambda model=model: LLM(model)) == (
+            f"model must be a name or a path, not {type(model).__name__}")
+    assert "not NoneType" in refusal(lambda: llm.encode_chat(None))  # type: ignore[arg-type]
+    assert "not empty, not 5" in refusal(lambda: Params(stop=5))  # type: ignore[arg-type]
+
+
 def test_params_of_a_wrong_type_are_named(path: Path, llm: LLM) -> None:
     for call in (lambda p: llm.generate("hi", p), lambda p: llm.chat(HI, p), lambda p: next(llm.stream("hi", p))):
         assert refusal(lambda call=call: call({"temperature": 0})) == (

@@ -64,7 +64,10 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "/v1/completions", None, {}, "405 GET /v1/completions method_not_allowed: "),
     ("GET", "/v1/models", None, {"authorization": f"Bearer {SECRET}"}, "401 GET /v1/models invalid_api_key: "),
     ("POST", "/tokenize", {"prompt": SECRET}, {"content-type": SECRET}, "415 POST /tokenize unsupported_media_type: "),
-    ("OPTIONS", "/v1/models", None, PREFLIGHT, "400 OPTIONS - preflight_refused: origin 'http://localhost:1'"),
+    ("OPTIONS", "/v1/models", None, PREFLIGHT,
+     "400 OPTIONS - preflight_refused: origin 'http://localhost:1' (--cors-origins)"),
+    ("OPTIONS", "/v1/models", None, {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "DELETE"},
+     "400 OPTIONS - preflight_refused: origin 'http://localhost:3000' (only GET and POST)"),
 ]
 
 
@@ -81,10 +84,12 @@ def test_a_failed_request_is_one_line_without_its_text(logged: Running, lines: l
         assert lines[-1].endswith(" ms, id r-1")
 
 
-def test_what_is_no_http_is_a_line(logged: Running, lines: list[str]) -> None:
+def test_what_is_no_http_is_a_line_and_no_warning(logged: Running, lines: list[str],
+                                                  caplog: pytest.LogCaptureFixture) -> None:
     count = len(lines)
     logged.raw(b"xyzzy \r\n\r\n")
     assert last(lines, count) == "400 - - invalid_http: this is not a valid HTTP request"
+    assert caplog.text == ""
 
 
 def test_a_client_that_leaves_is_a_line_and_a_good_request_is_none(logged: Running, lines: list[str]) -> None:

@@ -93,6 +93,7 @@ def test_what_would_fail_fails_the_dry_run(
             ([str(model_path), "--port", port], "cannot listen on"),
             ([str(model_path), "--host", "0.0.0.0", "--port", "0"], "--allow-keyless"),
             ([str(model_path), "--host", "0.0.0.0", "--port", "0", "--api-key", "short"], "at least 8"),
+            ([str(model_path), "--port", "0", "--allowed-hosts", "*"], "--allowed-hosts: '*'"),
             ([str(model_path), "--port", "0", "--max-model-len", "1000"], "the model's context of 160"),
             ([str(tmp_path / "missing.gguf"), "--port", "0"], "missing.gguf"),
             ([str(model_path), "--config", str(tmp_path / "none.toml")], "No such file"),

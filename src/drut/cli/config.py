@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({v.name: {"value": v.value, "source": v.source} for v in values}))
         return 0
     path = file_name()
-    note(f"file: {path}" + ("" if path.is_file() else " (does not exist)"))
+    note(f"file: {path}" + ("" if path.exists() else " (does not exist)"))
     rows = [[v.name, _shown(v.value), v.source] for v in values if args.all or v.source != "default"]
     if rows:
         print(table(["SETTING", "VALUE", "FROM"], rows))

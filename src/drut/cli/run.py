@@ -17,7 +17,7 @@ from drut.cli.chat.screens import plain_answer
 from drut.cli.chat.session import AnswerView
 from drut.cli.chat.settings import ChatSettings
 from drut.cli.opening import add_choice, open_llm, speed
-from drut.cli.settings import engine_config, model_of
+from drut.cli.settings import default_model, engine_config, model_of
 from drut.cli.stdin import read_text
 from drut.cli.terminal import note
 from drut.config import add_flags
@@ -25,6 +25,7 @@ from drut.engine.llm import LLM
 from drut.engine.request.output import Completion
 from drut.engine.request.params import SamplingParams
 from drut.errors import RequestError, UnsupportedError
+from drut.model.store import near_model
 from drut.parse.deltas import Content, Reasoning
 
 HELP = """Answer PROMPT, or the text of standard input, or both: the prompt, an empty line, the text. Without either, on
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the prompt, and the flags of sampling and engine."""
     add_choice(parser)
     parser.add_argument("prompt", metavar="PROMPT", nargs="?", help="the message; with --model the first argument")
-    parser.add_argument("-p", "--prompt", dest="prompt_flag", metavar="TEXT", help="the same as a flag")
+    parser.add_argument("-p", "--prompt", dest="prompt_flag", action="append", metavar="TEXT",
+                        help="the same as a flag")
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--raw", action="store_true", help="continue the prompt, without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object: text, token ids, times")
@@ -73,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def prompt_of(args: argparse.Namespace) -> str | None:
-    """Returns the prompt of the arguments or None; with --model the first argument is the prompt.
+    """Returns the prompt of the arguments or None. A single argument is the prompt with --model, or if there is a
+    default model and the argument names none.
 
     Raises RequestError if there are two.
     """
@@ -81,9 +84,12 @@ def prompt_of(args: argparse.Namespace) -> str | None:
         if args.prompt is not None:
             raise RequestError(f"two models: {args.model!r} and --model {args.model_flag!r}")
         args.model, args.prompt = None, args.model
-    given = [text for text in (args.prompt, args.prompt_flag) if text is not None]
+    flags = args.prompt_flag or []
+    if args.model is not None and args.prompt is None and not flags and default_model() and not near_model(args.model):
+        args.model, args.prompt = None, args.model
+    given = [text for text in (args.prompt, *flags) if text is not None]
     if len(given) > 1:
-        raise RequestError("two prompts: an argument and --prompt")
+        raise RequestError("two prompts: " + ("an argument and --prompt" if args.prompt is not None else "two --prompt"))
     return given[0] if given else None
 
 

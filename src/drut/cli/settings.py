@@ -36,7 +36,7 @@ def read(given: str | None = None) -> Mapping[str, Any]:
     """Returns the settings of the file `given` (the flag --config), else of the user's file; nothing if there is none.
 
     A file is TOML or JSON, with the flags' names and _ for -. Raises RequestError if it cannot be read, is no table, or
-    has an unknown setting.
+    has an unknown setting or a wrong value.
     """
     path = file_name() if given is None else Path(given)
     where = f"--config {given}" if given is not None else str(path)
@@ -54,6 +54,11 @@ def read(given: str | None = None) -> Mapping[str, Any]:
             raise RequestError(f"{where}: unknown setting {key!r}{did_you_mean(key, known)}")
     if not isinstance(data.get("model", ""), str):
         raise RequestError(f"{where}: model must be a string, not {data['model']!r}")
+    for group in groups():
+        try:
+            group.resolve({}, {}, part(data, group))
+        except RequestError as error:
+            raise RequestError(f"{where}: {error}") from None
     return data
 
 
@@ -82,6 +87,11 @@ def engine_config(args: argparse.Namespace, file: Mapping[str, Any] | None = Non
     return EngineConfig.from_args(args, part(read() if file is None else file, EngineConfig))
 
 
+def default_model(file: Mapping[str, Any] | None = None) -> str | None:
+    """Returns the model of DRUT_MODEL, else of the user's file (or `file`), else None."""
+    return os.environ.get(MODEL_ENV) or (read() if file is None else file).get("model")
+
+
 def model_of(args: argparse.Namespace, file: Mapping[str, Any] | None = None) -> str:
     """Returns the model of a parser with `opening.add_choice`: argument, flag, DRUT_MODEL, the user's file.
 
@@ -90,7 +100,7 @@ def model_of(args: argparse.Namespace, file: Mapping[str, Any] | None = None) ->
     given = [name for name in (args.model, args.model_flag) if name is not None]
     if len(given) > 1:
         raise RequestError(f"two models: {given[0]!r} and --model {given[1]!r}")
-    name = given[0] if given else os.environ.get(MODEL_ENV) or (read() if file is None else file).get("model")
+    name = given[0] if given else default_model(file)
     if name is None:
         raise RequestError(f"a MODEL is needed: an argument, --model, {MODEL_ENV}, or model = 'NAME' in {file_name()}; "
                            "drut list --catalogue has names")

@@ -19,7 +19,14 @@ from drut.config import EngineConfig, EngineSettings
 from drut.constrain.reasoning import ReasoningSpec, ReasoningTracker
 from drut.engine.build import build_engine, choose_backend, numerics_id
 from drut.engine.output_processor import OutputProcessor, completions
-from drut.engine.request.arguments import Messages, Prompt, each_conversation, each_params, each_prompt
+from drut.engine.request.arguments import (
+    Messages,
+    Prompt,
+    checked_tools,
+    each_conversation,
+    each_params,
+    each_prompt,
+)
 from drut.engine.request.bar import bar_of
 from drut.engine.request.output import AnswerError, Chunk, Completion
 from drut.engine.request.params import MAX_TOKENS, SamplingParams, checked_params
@@ -181,7 +188,7 @@ class LLM:
                     special_tokens: SpecialTokens = "text") -> list[int]:
         """Returns the token ids of a conversation, up to the start of the answer; `tools` as in OpenAI's requests.
         Text of messages that spells a special token stays text, or becomes the token with "parse"."""
-        messages = with_text(messages)
+        messages, tools = with_text(messages), checked_tools(tools)
         if special_tokens == "parse":
             return self._tokenizer().encode_chat(self.templates.render(messages, tools))
         escape = self._escaper.begin(messages, tools)

@@ -11,6 +11,8 @@ TEXTS = {"text": "text", "refusal": "refusal"}  # the types of parts that are te
 
 def with_text(messages: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
     """Returns the messages with their content as text. Raises RequestError with the path of what is no text."""
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        raise RequestError(f"messages must be a list of dicts with role and content, not {type(messages).__name__}")
     return [_with_text(f"messages[{i}]", message) for i, message in enumerate(messages)]
 
 

@@ -54,6 +54,16 @@ def each_params(params: SamplingParams | Sequence[SamplingParams] | None, count:
     return [checked_params(item) for item in params]
 
 
+def checked_tools(tools: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """Returns `tools`. Raises RequestError if it is no list of dicts."""
+    if not _is_list(tools):
+        raise RequestError(f"tools must be a list of dicts, not {_kind(tools)}")
+    for i, tool in enumerate(tools):
+        if not isinstance(tool, Mapping):
+            raise RequestError(f"tools[{i}] must be a dict, not {_kind(tool)}")
+    return tools
+
+
 def _is_list(value: object) -> bool:
     """True for lists, tuples, ranges and arrays: what has a length and an order, and is neither text nor a mapping."""
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, str | bytes | Mapping)

@@ -172,7 +172,7 @@ def _shown(value: object) -> str:
 def _strings(name: str, values: str | Iterable[str]) -> tuple[str, ...]:
     strings = (values,) if isinstance(values, str) else tuple(values) if isinstance(values, Iterable) else (None,)
     if not all(isinstance(s, str) and s for s in strings):
-        raise RequestError(f"{name} must hold strings that are not empty")
+        raise RequestError(f"{name} must hold strings that are not empty, not {_shown(values)}")
     return strings
 
 

@@ -2,8 +2,8 @@
 
 from drut.model.store.catalogue import CatalogueEntry, entries
 from drut.model.store.digest import model_digest
-from drut.model.store.locate import entry_of, find, pull, resolve
+from drut.model.store.locate import entry_of, find, near_model, pull, resolve
 from drut.model.store.progress import DownloadProgress, show, silent
 
-__all__ = ["CatalogueEntry", "DownloadProgress", "entries", "entry_of", "find", "model_digest", "pull", "resolve",
-           "show", "silent"]
+__all__ = ["CatalogueEntry", "DownloadProgress", "entries", "entry_of", "find", "model_digest", "near_model", "pull",
+           "resolve", "show", "silent"]

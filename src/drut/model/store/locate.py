@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from drut.errors import ModelFileError, did_you_mean
+from drut.errors import ModelFileError, RequestError, did_you_mean
 from drut.home import home
 from drut.model.store.catalogue import CatalogueEntry, entries
 from drut.model.store.disk import model_names
@@ -29,7 +29,7 @@ def resolve(reference: str | os.PathLike[str], *, progress: DownloadProgress = s
 
 def find(reference: str | os.PathLike[str]) -> Path | None:
     """Does what `resolve` does, but returns None instead of fetching."""
-    model = parse_reference(os.fspath(reference))
+    model = _parsed(reference)
     if isinstance(model, KnownModel):
         return find_known(model, _folder(model))
     if isinstance(model, HubModel):
@@ -39,12 +39,24 @@ def find(reference: str | os.PathLike[str]) -> Path | None:
 
 def pull(reference: str | os.PathLike[str], *, progress: DownloadProgress = show) -> Path:
     """Does what `resolve` does, but verifies a known model's file again and updates a branch of the hub."""
-    model = parse_reference(os.fspath(reference))
+    model = _parsed(reference)
     if isinstance(model, KnownModel):
         return pull_known(model, _folder(model), progress)
     if isinstance(model, HubModel):
         return pull_hub(model, _folder(model), progress)
     return _recognised(model)
+
+
+def near_model(text: str) -> bool:
+    """Returns whether `text` names a model or resembles a name or a path of one; a sentence does not."""
+    try:
+        if text in model_names() or Path(text).exists():
+            return True
+    except (OSError, ValueError):  # too long for a path
+        return False
+    if any(c.isspace() for c in text):
+        return False
+    return "/" in text or text.startswith("hf:") or text.endswith(".gguf") or did_you_mean(text, model_names()) != ""
 
 
 def entry_of(reference: str | os.PathLike[str]) -> CatalogueEntry | None:
@@ -53,6 +65,12 @@ def entry_of(reference: str | os.PathLike[str]) -> CatalogueEntry | None:
     if name in known:
         return known[name]
     return next((entry for entry in known.values() if _found_at(entry.name) == Path(name)), None)
+
+
+def _parsed(reference: str | os.PathLike[str]) -> KnownModel | HubModel | Path:
+    if not isinstance(reference, str | os.PathLike):
+        raise RequestError(f"model must be a name or a path, not {type(reference).__name__}")
+    return parse_reference(os.fspath(reference))
 
 
 def _found_at(name: str) -> Path | None:

@@ -52,6 +52,7 @@ class SharedOrigins(CORSMiddleware):
         response = super().preflight_response(request_headers)
         if response.status_code >= 400:
             origin = request_headers["origin"] if ORIGIN.fullmatch(request_headers["origin"]) else ""
-            self._failures.failed(ApiError(response.status_code, f"origin {origin[:80]!r} (--cors-origins)",
+            cause = "only GET and POST" if self.is_allowed_origin(request_headers["origin"]) else "--cors-origins"
+            self._failures.failed(ApiError(response.status_code, f"origin {origin[:80]!r} ({cause})",
                                            code="preflight_refused"), "OPTIONS")
         return response

@@ -12,7 +12,7 @@ from drut.model.model import open_model
 from drut.model.store import find
 from drut.parse.narrowing import Bounds
 from drut.server.config import ServerConfig
-from drut.server.http.auth import ApiKeys, check_exposure
+from drut.server.http.auth import ApiKeys, Hosts, check_exposure
 from drut.server.http.origins import allowed
 from drut.server.life.serve import listen, served_names
 from drut.server.openai.prompts import PromptProcessor
@@ -33,6 +33,7 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     keys = ApiKeys.of(config)
     check_exposure(config, keys)
     pages = allowed(config, keyless=not keys)
+    Hosts(config, keyless=not keys)
     listen(config).close()
     if config.otlp_endpoint:
         open_spans(config.otlp_endpoint, served_names(config, model)[0]).close()

@@ -115,6 +115,7 @@ class Server:
             app, http=partial(HttpConnection, settings=config, gate=self.gate,  # type: ignore[arg-type]
                               failures=self.service.failures),
             ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+            log_level="error",  # its warnings are of clients' faults, which FailureLog writes and bounds
             timeout_keep_alive=int(config.idle_timeout_s), backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S))
         self._stop: Callable[[], object] | None = None
