@@ -89,7 +89,7 @@ def prompt_of(args: argparse.Namespace) -> str | None:
         args.model, args.prompt = None, args.model
     given = [text for text in (args.prompt, *flags) if text is not None]
     if len(given) > 1:
-        raise RequestError("two prompts: " + ("an argument and --prompt" if args.prompt is not None else "two --prompt"))
+        raise RequestError(f"two prompts: {given[0]!r} and {given[1]!r}")
     return given[0] if given else None
 
 
