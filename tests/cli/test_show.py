@@ -98,6 +98,7 @@ def test_people_read_the_same_in_lines(tiny, capsys):
         assert words in out
     assert "{% endfor %}[a]" in out
     assert "cannot run" not in out
+    assert out.endswith("runs here      yes\n")
 
 
 def test_what_is_not_supported_is_told(tmp_path, capsys):
@@ -138,6 +139,7 @@ def test_what_is_not_supported_is_told(tmp_path, capsys):
         "not supported  the encodings of blk.0.attn_q.weight, blk.1.ffn_up.weight"
     ]
     assert sum(line.startswith("cannot run") for line in lines) == 2
+    assert not any(line.startswith("runs here") for line in lines)
     assert any(line.endswith("weights, not supported") for line in lines)
 
 

@@ -77,6 +77,8 @@ def _rows(d: Description) -> Iterator[tuple[str, str]]:
         yield "not supported", f"the encodings of {names}"
     for problem in d.problems:
         yield "cannot run", problem
+    if not d.problems and not d.unsupported_tensors:
+        yield "runs here", "yes"
 
 
 def _kv_groups(d: Description) -> Iterator[tuple[str, str]]:
