@@ -69,8 +69,10 @@ def prompt(number: int, length: int) -> list[int]:
 
 
 def params(tokens: int, choices: int = 1) -> drut.SamplingParams:
-    """Returns parameters with a fixed seed, so that the choices of a prompt differ; the end of sequence is ignored."""
-    return drut.SamplingParams(max_tokens=tokens, n=choices, temperature=1.0, seed=7, ignore_eos=True)
+    """Returns parameters with a fixed seed, so that the choices of a prompt differ; the end of sequence is ignored.
+
+    The filter is off by name: an older checkout does not take the defaults of the model."""
+    return drut.SamplingParams(max_tokens=tokens, n=choices, temperature=1.0, top_p=1.0, seed=7, ignore_eos=True)
 
 
 class _InProcess:
@@ -162,6 +164,7 @@ class Serve:
     def _ask(self, number: int) -> str:
         """Returns the text of a streamed completion."""
         body = json.dumps({"model": "m", "prompt": prompt(number, PROMPT), "max_tokens": TOKENS, "seed": 7,
+                           "temperature": 1, "top_p": 1,
                            "stream": True, "ignore_eos": True})
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REPLY_S)
         try:
