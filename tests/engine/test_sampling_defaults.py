@@ -51,7 +51,8 @@ def of_gguf(folder: Path, **values: Any) -> SamplingParams:
 def test_a_directory_has_those_of_generation_config(directory: Path) -> None:
     other = {"eos_token_id": [1, 2], "do_sample": True, "top_p": None, "transformers_version": "4.53.0"}
     assert of_json(directory, other | RECOMMENDED) == SamplingParams(**RECOMMENDED)
-    assert of_json(directory, {"do_sample": False, "temperature": 0.7}) == SamplingParams(temperature=0)
+    greedy = {"do_sample": False, "temperature": 0.7, "repetition_penalty": 1.1}
+    assert of_json(directory, greedy) == SamplingParams(temperature=0, repetition_penalty=1.1)
     assert of_json(directory, {"top_k": -1}) == SamplingParams(top_k=0)
     (directory / "generation_config.json").unlink()
     assert read(directory) == SamplingParams()

@@ -169,6 +169,13 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path, model_pat
 
 
 
+def test_a_name_that_could_write_to_the_terminal_is_refused(
+        model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = dry_run(capsys, str(model_path), "--port", "0", "--served-model-name", "a\x1b[2J")
+    assert (code, err) == (2, "drut: error: served_model_name must have printable characters only, not "
+                              "'a\\x1b[2J'\n")
+
+
 def test_a_dry_run_prints_reasoning_marks_and_tool_format(model_path: Path, caller_path: Path,
                                                        capsys: pytest.CaptureFixture[str]) -> None:
     def lines(path: Path, *flags: str) -> list[str]:

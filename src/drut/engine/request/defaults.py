@@ -46,9 +46,11 @@ def _of_directory(files: ModelFiles) -> Mapping[str, object]:
     except ModelFileError as error:
         warnings.warn(f"drut: {error}: its sampling defaults are ignored", stacklevel=2)
         return {}
-    if table.get("do_sample") is False:
-        return {"temperature": 0.0}
-    return {name: table[name] for name in MODEL_FIELDS if table.get(name) is not None}
+    found = {name: table[name] for name in MODEL_FIELDS if table.get(name) is not None}
+    if table.get("do_sample") is not False:
+        return found
+    penalty = {"repetition_penalty": found["repetition_penalty"]} if "repetition_penalty" in found else {}
+    return penalty | {"temperature": 0.0}
 
 
 def _of_catalogue(path: Path) -> Mapping[str, object]:

@@ -72,6 +72,9 @@ def enable_tcp_keepalive(sock: socket.socket, config: ServerConfig) -> None:
 def served_names(config: ServerConfig, model: str) -> list[str]:
     """Returns the names that clients may use for the model. The default of a local model is the end of its path."""
     given = [name.strip() for name in (config.served_model_name or "").split(",") if name.strip()]
+    for name in given:
+        if not name.isprintable():
+            raise RequestError(f"served_model_name must have printable characters only, not {name!r}")
     own = model.removeprefix("hf:") if model.startswith("hf:") else Path(model).name.removesuffix(".gguf") or model
     return given if any(name != "*" for name in given) else [own, *given]
 
