@@ -42,7 +42,8 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the prompt, and the flags of sampling and engine."""
     add_choice(parser)
-    parser.add_argument("prompt", metavar="PROMPT", nargs="?", help="the message; with --model the first argument")
+    parser.add_argument("prompt", metavar="PROMPT", nargs="?",
+                        help="the message; the first argument if flags or settings have the model")
     parser.add_argument("-p", "--prompt", dest="prompt_flag", action="append", metavar="TEXT",
                         help="the same as a flag")
     parser.add_argument("--system", metavar="TEXT", help="the system message")
