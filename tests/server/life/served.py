@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -33,12 +34,12 @@ async def follow(ticket: Reading) -> None:
         emit(end=type(error).__name__, why=str(error))
 
 
-def hang_after(steps: int) -> None:
-    """The step after so many never ends."""
+def hang_after(steps: int, served: threading.Event) -> None:
+    """The step after so many never ends, counted from `served` on: the watchdog is at work then."""
     real, left = NativeExecutable.launch, iter(range(steps))
 
     def launch(self: NativeExecutable, *args: Any) -> Any:
-        while next(left, None) is None:
+        while served.is_set() and next(left, None) is None:
             time.sleep(0.1)
         return real(self, *args)
 
@@ -46,8 +47,9 @@ def hang_after(steps: int) -> None:
 
 
 async def main(model: str, options: dict[str, Any]) -> int:
+    served = threading.Event()
     if "hang_after" in options:
-        hang_after(options["hang_after"])
+        hang_after(options["hang_after"], served)
     health = Health()
     emit(ready=health.ready(), alive=health.alive())
     async with AsyncEngine(model, process=options["process"], threads=1, multi_step=1) as engine:
@@ -64,6 +66,7 @@ async def main(model: str, options: dict[str, Any]) -> int:
         running = asyncio.ensure_future(life.run())
         await asyncio.sleep(0.1)
         emit(pid=getattr(engine._transport, "pid", None), ready=health.ready())
+        served.set()
         if options.get("block_loop"):
             time.sleep(60)
         while not running.done():
