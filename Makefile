@@ -64,7 +64,7 @@ ablation: .venv/.test ## what each technique buys, one off and on after the othe
 wheel: .venv/.wheel ## build dist/*.whl for other Linux machines, and check it (ARCH=aarch64 cross-compiles)
 	@rm -rf build/wheel dist/drut-*_$(ARCH).whl && mkdir -p build/wheel dist
 	$(if $(CROSS),_PYTHON_HOST_PLATFORM=linux-$(CROSS)) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation \
-	  -C cmake.define.DRUT_MANYLINUX=ON $(CROSS:%=-C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/csrc/cross/%.cmake) \
+	  -C cmake.define.DRUT_MANYLINUX=ON $(CROSS:%=-C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/csrc/wheel/%.cmake) \
 	  -w build/wheel .
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --only-plat --plat auto -w dist \
 	  build/wheel/*.whl

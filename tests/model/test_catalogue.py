@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drut.bench.tokens import open_tokenizer
+from drut.engine.llm import LLM
 from drut.engine.request.params import SamplingParams
 from drut.errors import DownloadError, ModelFileError, RequestError
 from drut.model.store import entries, entry_of, pull, resolve, silent
@@ -73,6 +74,8 @@ repo = "org/other"
     [
         ("[a", "models.toml: "),
         ("a = 1", "models.toml: a is not a table; an entry starts with [a]"),
+        ('["a/b"]\npath = "x"', "models.toml: ['a/b'] is no name"),
+        ('[""]\npath = "x"', "models.toml: [''] is no name"),
         ("[a]", "models.toml: [a]: one of repo and path is needed"),
         ('[a]\nrepo = "o/r"\npath = "x"', "one of repo and path is needed"),
         ("[a]\nrepo = 3", "[a]: repo must be a string, not 3"),
@@ -123,3 +126,12 @@ def test_a_client_tokenizes_with_a_model_of_the_catalogue_only_if_it_was_fetched
     (home / "m.gguf").write_bytes(tiny.model())
     (home / "models.toml").write_text(f'[mine]\npath = "{home}/m.gguf"\n')
     assert open_tokenizer(model="mine").count("abc") == 3
+
+
+def test_a_path_needs_no_catalogue(home: Path) -> None:
+    (home / "models.toml").write_text("[a")
+    file = home / "m.gguf"
+    file.write_bytes(tiny.model())
+    assert resolve(str(file)) == file
+    with pytest.warns(UserWarning, match=r"models\.toml: .*: it is ignored"), LLM(file, kv_cache_gb=0.01) as llm:
+        assert llm.engine.intake.defaults == SamplingParams()

@@ -158,7 +158,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step():
 
 def test_a_terminal_without_escape_codes_gets_none(tiny):
     with Terminal("chat", tiny, "--max-tokens", "5", TERM="dumb") as terminal:
-        terminal.until(f"context of {CONTEXT} tokens")
+        terminal.until("/help")  # the rest of the line may be wrapped
         terminal.until(">>>")
         terminal.type("hello\r")
         shown = terminal.until("5 tokens")

@@ -55,7 +55,12 @@ def _of_directory(files: ModelFiles) -> Mapping[str, object]:
 
 def _of_catalogue(path: Path) -> Mapping[str, object]:
     """Returns the recommendation of the catalogue's entry whose file `path` is."""
-    for entry in entries().values():
+    try:
+        known = entries()
+    except RequestError as error:  # a model given by its path does not need the catalogue
+        warnings.warn(f"drut: {error}: it is ignored", stacklevel=2)
+        return {}
+    for entry in known.values():
         with contextlib.suppress(DrutError):  # of an entry that is no model: another one may be this
             if entry.sampling and find(entry.name) == path:
                 return entry.sampling

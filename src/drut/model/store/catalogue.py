@@ -64,7 +64,7 @@ def _of_user(path: Path) -> Mapping[str, CatalogueEntry]:
         if len(raw) > MAX_BYTES:
             raise RequestError(f"{path}: longer than {MAX_BYTES} bytes")
         return _parse(tomllib.loads(raw.decode()), str(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}") from None
@@ -77,6 +77,8 @@ def _parse(data: Mapping[str, Any], where: str) -> dict[str, CatalogueEntry]:
     for name, table in data.items():
         if not isinstance(table, dict):
             raise RequestError(f"{where}: {name} is not a table; an entry starts with [{name}]")
+        if not name or "/" in name:
+            raise RequestError(f"{where}: [{name!r}] is no name: it must not be empty or contain '/'")
         found[name] = _entry(name, table, f"{where}: [{name}]")
     return found
 

@@ -42,9 +42,10 @@ def parse_reference(reference: str) -> KnownModel | HubModel | Path:
         raise RequestError(f"model {reference!r}: for a model of the Hugging Face hub write hf:ORG/REPO")
     if reference in KNOWN:
         return KNOWN[reference]
-    entry = entries().get(reference)
-    if entry is not None:
-        return _of_entry(entry)
+    if "/" not in reference:  # a path needs no catalogue, and the user's may be invalid
+        entry = entries().get(reference)
+        if entry is not None:
+            return _of_entry(entry)
     if not reference.startswith("hf:"):
         return Path(os.path.expanduser(reference))  # Path.expanduser fails for an unknown ~user
     match = _HUB.fullmatch(reference)

@@ -1,4 +1,4 @@
-# Builds for AArch64 Linux on another machine: cmake -DCMAKE_TOOLCHAIN_FILE=csrc/cross/aarch64.cmake
+# Builds for AArch64 Linux on another machine: cmake -DCMAKE_TOOLCHAIN_FILE=csrc/wheel/aarch64.cmake
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
