@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -86,10 +87,11 @@ def test_defaults_are_in_the_help(capsys):
 
 
 class Terminal:
-    """A program on a terminal of its own, which answers no questions about the cursor."""
+    """A program on a terminal of its own, which answers no questions about the cursor. No line wraps."""
 
     def __init__(self, *argv: str, **environ: str) -> None:
         self.fd, side = pty.openpty()
+        termios.tcsetwinsize(side, (24, 400))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "drut", *argv], stdin=side, stdout=side, stderr=side, start_new_session=True,
             env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},
@@ -158,7 +160,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step():
 
 def test_a_terminal_without_escape_codes_gets_none(tiny):
     with Terminal("chat", tiny, "--max-tokens", "5", TERM="dumb") as terminal:
-        terminal.until("/help")  # the rest of the line may be wrapped
+        terminal.until("; /help")
         terminal.until(">>>")
         terminal.type("hello\r")
         shown = terminal.until("5 tokens")
