@@ -56,8 +56,8 @@ def test_a_number_of_requests_is_measured_from_the_first_to_the_last(capsys: Out
         asked = [request.body for request in server.requests if request.path == "/v1/chat/completions"]
     assert len(asked) == 7
     assert {body["model"] for body in asked} == {"the-model"}
-    told = [tuple(message["content"] for message in body["messages"]) for body in asked]
-    assert sorted(told) == sorted([("a",), ("b",), ("b", "c", "d"), ("e",), ("a",), ("b",), ("b", "c", "d")])
+    sent = [tuple(message["content"] for message in body["messages"]) for body in asked]
+    assert sorted(sent) == sorted([("a",), ("b",), ("b", "c", "d"), ("e",), ("a",), ("b",), ("b", "c", "d")])
     data = result("out")
     summary = data["summary"]
     assert summary["requests"] == summary["errors"]["offered"] == 7

@@ -62,7 +62,7 @@ class Engine:
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self.intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
-                              speculates=drafter is not None, defaults=defaults)
+                             speculates=drafter is not None, defaults=defaults)
         self.grammars, self.blocked = grammars, Blocked()
         if drafter is not None and not self.cache.rewinds:
             raise UnsupportedError("a model whose state cannot be rewound has no drafter")
