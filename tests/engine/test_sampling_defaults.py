@@ -124,3 +124,9 @@ def test_a_file_without_such_keys_has_those_of_its_entry_in_the_catalogue(tmp_pa
     of_gguf(tmp_path)
     path.rename(tmp_path / "other.gguf")
     assert read(tmp_path / "other.gguf") == SamplingParams()
+
+
+def test_what_is_filled_is_not_filled_again() -> None:
+    """The server fills a request, and the engine takes it as it is."""
+    filled = SamplingParams(top_k=3).filled(SamplingParams(**RECOMMENDED))
+    assert filled.filled(SamplingParams(temperature=2.0)) is filled

@@ -127,6 +127,10 @@ class FilledParams(SamplingParams):
     min_p: float = 0.0
     repetition_penalty: float = 1.0
 
+    def filled(self, defaults: SamplingParams) -> FilledParams:
+        """Returns these parameters: nothing is left to fill or to check again."""
+        return self
+
     @property
     def draws_from_all(self) -> bool:
         """True if no filter (top-k, top-p, min-p) excludes ids."""
