@@ -103,8 +103,8 @@ def speed(rounds: int, only: Sequence[str], known: dict[str, float]) -> dict[str
             for _ in range(rounds):
                 now = replace(best, bandwidth=memory.read())
                 found = kernels.gemm(name, n, k, 1, SECONDS)
-                sizes = (int(found[key]) for key in ("bytes", "macs", "float_macs", "working_set"))
-                shares[name].append(now.floor_s(*sizes) / found["seconds"])
+                floor = now.floor_s(found["bytes"], found["macs"], found["working_set"])
+                shares[name].append(floor / found["seconds"])
         print(f"{name} {statistics.median(shares[name]):.2f}", file=sys.stderr)
     return {"date": time.strftime("%Y-%m-%d"), "machine": cpu_model(), "isa": isa, "rounds": rounds,
             "shares": known | {name: statistics.median(each) for name, each in shares.items()}}

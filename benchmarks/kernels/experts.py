@@ -119,7 +119,7 @@ class Layers:
         seconds = time.thread_time() - began
         shape = self._step.shape()._replace(used_experts=self._executable.used_experts())
         costs = [op.cost(shape) for op in self._ops]
-        return seconds / self.count, sum(c.bytes for c in costs) / seconds, sum(c.macs for c in costs) / seconds
+        return seconds / self.count, sum(c.bytes for c in costs) / seconds, sum(sum(c.macs) for c in costs) / seconds
 
 
 def whole_model(path: str) -> None:
@@ -145,7 +145,7 @@ def whole_model(path: str) -> None:
             used = [count for count in shape.used_experts if count]
             rows.append([str(batch), f"{statistics.mean(used):.1f}" if used else "", f"{cost.bytes / 1e6:.0f}",
                          f"{seconds * 1e3:.0f}", f"{cost.bytes / seconds / 1e9:.1f}",
-                         f"{cost.macs / seconds / 1e9:.0f}",
+                         f"{sum(cost.macs) / seconds / 1e9:.0f}",
                          ", ".join(f"{kind} {nbytes / 1e6:.0f}" for kind, nbytes in kinds.most_common(5))])
         print(f"{llm.files.path.name}, {llm.backend.describe()}")
     print(table(["batch", "experts used per layer", "MB", "ms", "GB/s", "GMAC/s", "MB by kind"], rows))

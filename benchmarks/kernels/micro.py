@@ -29,7 +29,7 @@ from benchmarks.report import table
 from drut.bench.compare.order import order
 from drut.formats.encoding import ENCODINGS
 from drut.machine import usable_cpus
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 
 KINDS = ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16")
 SHAPES = ((576, 576), (1536, 576), (576, 1536), (2048, 2048), (8192, 2048), (2048, 8192))
@@ -79,8 +79,11 @@ class Measured:
 
     def share(self, best: Peaks) -> float:
         """Returns the share of the roof of this checkout, in the median round."""
-        sizes = (int(self.cost[key]) for key in ("bytes", "macs", "float_macs", "working_set"))
-        return best.floor_s(*sizes) / statistics.median(self.seconds[HERE])
+        return sum(self.floors(best).values()) / statistics.median(self.seconds[HERE])
+
+    def floors(self, best: Peaks) -> dict[str, float]:
+        """Returns the roofline time by the roof that it is at."""
+        return best.floor_by_roof(self.cost["bytes"], Macs(*self.cost["macs"]), self.cost["working_set"])
 
     def ratios(self) -> list[float]:
         """Returns the other checkout's seconds over this one's, in each round; empty without another checkout."""
@@ -126,12 +129,15 @@ def measure(processes: Mapping[str, EngineProcess], todo: Sequence[Case], rounds
     for number in range(rounds):
         roof.measure()
         for index, case in enumerate(todo):
+            answers = {}
             for name in order(list(processes), number + index):
                 process = processes[name]
                 process.resume()
-                answer = process.ask(case.do, TURN_S, **case.arguments, seconds=seconds)
+                answers[name] = process.ask(case.do, TURN_S, **case.arguments, seconds=seconds)
                 process.pause()
-                measured.setdefault(case.name, Measured(answer)).seconds[name].append(answer["seconds"])
+            of = measured.setdefault(case.name, Measured(answers[HERE]))
+            for name, answer in answers.items():
+                of.seconds[name].append(answer["seconds"])
             if index % 50 == 0:
                 print(f"round {number + 1} of {rounds}, kernel {index + 1} of {len(todo)}", file=sys.stderr)
     return measured
@@ -172,8 +178,9 @@ def main() -> int:
     base = json.loads(args.against.read_text())["shares"] if args.against else None
     compared = compare(measured, shares, base)
     rows = [[name, f"{1e6 * statistics.median(m.seconds[HERE]):.0f}", f"{100 * shares[name]:.0f}",
+             "+".join(m.floors(best)),
              f"{statistics.median(compared[name]):.2f}" if name in compared else ""] for name, m in measured.items()]
-    print(table(["", "us", "% of roof", "new/old"], rows))
+    print(table(["", "us", "% of roof", "roof", "new/old"], rows))
     if args.save:
         args.save.write_text(json.dumps({"roof": roof.to_json(), "shares": shares}, indent=1))
     lost = fallen(compared, args.threshold)

@@ -3,7 +3,7 @@
 {"do": "load", "threads": N, "isa": NAME}                       -> {"isa": name, "source": the drut that it is}
 {"do": "gemm", "kind": ENCODING, "n": N, "k": K, "rows": R, "seconds": S}
 {"do": "attention", "heads": H, "kv_heads": H, "head_dim": D, "kv_dtype": NAME, "context": C, "rows": R, "seconds": S}
-    -> {"seconds": s, "bytes": b, "macs": m, "float_macs": f, "working_set": w}   of one operation: the best of its runs
+    -> {"seconds": s, "bytes": b, "macs": by class, "working_set": w}   of one operation: the best of its runs
 
 An operation's weights or keys are used together with those of others, a model's worth, so that they come from memory
 as they do in a model. Bytes of weights are the file's, not the packing's.
@@ -58,15 +58,13 @@ class Kernels:
 
     def gemm(self, kind: str, n: int, k: int, rows: int, seconds: float) -> Answer:
         """Times x += source . weight with `rows` rows."""
-        macs = rows * n * k
-        weights = self._weights(kind, n, k)[: max(1, MAX_MACS // macs)]
+        weights = self._weights(kind, n, k)[: max(1, MAX_MACS // (rows * n * k))]
         source, x = Buffer("source", k), Buffer("x", n)
         ops: list[Op] = [Embed(self._floats(rows, k), source),
                          *(Project(layer, source, weight, x) for layer, weight in enumerate(weights))]
         took = self._time(ops, x, rows, rows, KvLayout("fp32", 1, 1, 16), seconds)
-        enc = encoding(kind)
-        nbytes = n * enc.row_bytes(k)
-        return {"seconds": took, "bytes": nbytes, "macs": macs, "float_macs": macs * enc.is_float,
+        nbytes = n * encoding(kind).row_bytes(k)
+        return {"seconds": took, "bytes": nbytes, "macs": ops[-1].cost(_sequence(rows, rows).shape()).macs,
                 "working_set": nbytes * len(weights)}
 
     def attention(self, heads: int, kv_heads: int, head_dim: int, kv_dtype: str, context: int, rows: int,
@@ -80,10 +78,8 @@ class Kernels:
                          *(Attention(layer=layer, q=q, out=out, heads=heads, kv=layout,
                                      scale=head_dim**-0.5) for layer in range(layers))]
         took = self._time(ops, q, rows, context, layout, seconds)
-        step = _sequence(rows, context)
-        cost = ops[-1].cost(step.shape())
-        return {"seconds": took, "bytes": cost.bytes, "macs": cost.macs, "float_macs": cost.float_macs,
-                "working_set": layers * layer_bytes}
+        cost = ops[-1].cost(_sequence(rows, context).shape())
+        return {"seconds": took, "bytes": cost.bytes, "macs": cost.macs, "working_set": layers * layer_bytes}
 
     def _time(self, ops: Sequence[Op], x: Buffer, rows: int, context: int, layout: KvLayout, seconds: float) -> float:
         """Returns the best run's mean seconds of the operations after the first, which makes their input."""

@@ -113,29 +113,31 @@ struct Peak {
 
 constexpr double kChainSteps = double(roof::kChains) * roof::kUnroll;
 
-Peak int8_peak(int isa) {
+// Codes of at most 4 bits, or wider ones, with int8. A sum of four products takes both alike.
+Peak integer_peak(int isa, bool narrow) {
 #if defined(__x86_64__)
   if (isa & kAvx512Vnni) return {roof::int8_avx512, 64 * kChainSteps};
   if (isa & kAvxVnni) return {roof::int8_avxvnni, 32 * kChainSteps};
-  if (isa & kAvx2) return {roof::int8_avx2, 32 * kChainSteps};
+  if ((isa & kAvx2) && narrow) return {roof::int4_avx2, 32 * kChainSteps};
+  if (isa & kAvx2) return {roof::int8_avx2, 16 * kChainSteps};
 #elif defined(__aarch64__)
   if (isa & kI8mm) return {roof::int8_i8mm, 32 * kChainSteps};
   if (isa & kDotprod) return {roof::int8_dotprod, 16 * kChainSteps};
 #endif
-  (void)isa;
+  (void)isa, (void)narrow;
   return {roof::int8_portable, roof::kPortableMacs};
 }
 
-// Without a bf16 instruction, the product of a bf16 pair is two fused multiply-adds in binary32.
-Peak bf16_peak(int isa) {
+// Floats, or pairs of bf16: without an instruction for these, their product is two fused multiply-adds in binary32.
+Peak float_peak(int isa, bool pairs) {
 #if defined(__x86_64__)
-  if (isa & kAvx512Bf16) return {roof::bf16_avx512, 32 * kChainSteps};
+  if ((isa & kAvx512Bf16) && pairs) return {roof::bf16_avx512, 32 * kChainSteps};
   if (isa & kAvx512) return {roof::float_avx512, 16 * kChainSteps};
   if (isa & kAvx2) return {roof::float_avx2, 8 * kChainSteps};
 #elif defined(__aarch64__)
   if (isa & kNeon) return {roof::float_neon, 4 * kChainSteps};
 #endif
-  (void)isa;
+  (void)isa, (void)pairs;
   return {roof::float_portable, roof::kPortableMacs};
 }
 
@@ -182,8 +184,8 @@ DRUT_API void drut_roof_touch(void* buffer, size_t bytes, const int* cpus, int t
   if (pinned.pool) pool_run(pinned.pool, touch_task, &job, nullptr, 0);
 }
 
-// In the following, `isa` is masked by drut_roof_isa(), and thread i runs on CPU cpus[i]. Returns 0 if threads cannot
-// start.
+// In the following, `isa` is masked by drut_roof_isa(), and thread i runs on CPU cpus[i]. Figures are 0 if threads
+// cannot start.
 
 // GB/s at which all threads together read `bytes` (a multiple of 256, aligned to 64), each its own slice.
 DRUT_API double drut_roof_read(void* buffer, size_t bytes, int isa, const int* cpus, int threads, double seconds) {
@@ -191,12 +193,15 @@ DRUT_API double drut_roof_read(void* buffer, size_t bytes, int isa, const int* c
   return best_rate(read_task, job, threads, seconds) * double(bytes) * 1e-9;
 }
 
-// 10^9 multiply-accumulates per second of int8 into int32, over all threads.
-DRUT_API double drut_roof_int8(int isa, const int* cpus, int threads, double seconds) {
-  return gmacs(int8_peak(isa & drut_roof_isa()), cpus, threads, seconds);
-}
-
-// 10^9 multiply-accumulates per second of bf16 into binary32, over all threads.
-DRUT_API double drut_roof_bf16(int isa, const int* cpus, int threads, double seconds) {
-  return gmacs(bf16_peak(isa & drut_roof_isa()), cpus, threads, seconds);
+// Writes to rates[4] the 10^9 multiply-accumulates per second of all threads together: of codes of at most 4 bits with
+// int8, wider codes with int8, binary32, and pairs of bf16. Each loop takes `seconds`; operands with the same loop
+// share its figure.
+DRUT_API void drut_roof_multiply(int isa, const int* cpus, int threads, double seconds, double* rates) {
+  isa &= drut_roof_isa();
+  const Peak peaks[] = {integer_peak(isa, true), integer_peak(isa, false),
+                        float_peak(isa, false), float_peak(isa, true)};
+  for (int i = 0; i < 4; ++i) {
+    const bool same = i > 0 && peaks[i].multiply == peaks[i - 1].multiply;
+    rates[i] = same ? rates[i - 1] : gmacs(peaks[i], cpus, threads, seconds);
+  }
 }

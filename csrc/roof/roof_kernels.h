@@ -111,28 +111,28 @@ inline uint64_t read_neon(const uint8_t* from, size_t bytes) {
 #endif
 
 // Defines a kernel whose repetition is kUnroll rounds of one instruction over kChains accumulators. The loops over the
-// accumulators are unrolled; otherwise the accumulators would be in memory.
+// accumulators are unrolled, and only one of them is returned; otherwise they would be in memory, which halves the rate.
 #define DRUT_EACH_CHAIN _Pragma("GCC unroll 24") for (int c = 0; c < kChains; ++c)
 #define DRUT_CHAINS(name, features, Vector, zero, operand, step, result) \
   DRUT_TARGET(features) inline uint64_t name(long reps) {                \
     Vector acc[kChains];                                                 \
     auto x = operand;                                                    \
-    uint64_t total = 0;                                                  \
     DRUT_EACH_CHAIN acc[c] = zero;                                       \
     for (long r = 0; r < reps * kUnroll; ++r) {                          \
       DRUT_EACH_CHAIN {                                                  \
+        DRUT_KEEP(x);                                                    \
         acc[c] = step(acc[c], x, x);                                     \
         DRUT_KEEP(acc[c]);                                               \
       }                                                                  \
     }                                                                    \
-    DRUT_EACH_CHAIN total += uint64_t(result(acc[c]));                   \
-    return total;                                                        \
+    return uint64_t(result(acc[0]));                                     \
   }
 
 #if defined(__x86_64__)
 
 #define DRUT_FMA256(acc, x, y) _mm256_fmadd_ps(x, y, acc)
 #define DRUT_FMA512(acc, x, y) _mm512_fmadd_ps(x, y, acc)
+#define DRUT_MADD16(acc, x, y) _mm256_add_epi32(acc, _mm256_madd_epi16(x, y))
 #define DRUT_DPBF16(acc, x, y) _mm512_dpbf16_ps(acc, (__m512bh)(x), (__m512bh)(y))
 #define DRUT_FIRST256(a) _mm_cvtsi128_si32(_mm256_castsi256_si128(a))
 
@@ -146,23 +146,28 @@ DRUT_CHAINS(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), 
             _mm512_dpbusd_epi32, _mm512_cvtsi512_si32)
 DRUT_CHAINS(int8_avxvnni, "avx2,avxvnni", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(1),
             _mm256_dpbusd_avx_epi32, DRUT_FIRST256)
+// Without VNNI, of 8-bit codes: both factors are widened to 16 bits before, whose products of pairs need no more steps.
+// Two halves of 4 bits, or absolute codes with signed activations, are up to 10 % slower.
+DRUT_CHAINS(int8_avx2, "avx2", __m256i, _mm256_setzero_si256(), _mm256_set1_epi16(1), DRUT_MADD16, DRUT_FIRST256)
 
-// Without VNNI: 8 products of pairs are summed in int16, which 4-bit weights cannot overflow, then widened once.
-DRUT_TARGET("avx2") inline uint64_t int8_avx2(long reps) {
+// Without VNNI, of codes of 4 bits: 8 products of pairs are summed in int16, which they cannot overflow, then widened
+// once.
+DRUT_TARGET("avx2") inline uint64_t int4_avx2(long reps) {
   constexpr int kPartial = 8, kSums = 6;
   __m256i acc[kSums], x = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
-  for (__m256i& a : acc) a = _mm256_setzero_si256();
+  _Pragma("GCC unroll 6") for (int c = 0; c < kSums; ++c) acc[c] = _mm256_setzero_si256();
   for (long r = 0; r < reps * (kUnroll * kChains / (kPartial * kSums)); ++r) {
     _Pragma("GCC unroll 6") for (int c = 0; c < kSums; ++c) {
+      DRUT_KEEP(x);
       __m256i sum = _mm256_maddubs_epi16(x, x);
       _Pragma("GCC unroll 7") for (int u = 1; u < kPartial; ++u) {
         DRUT_KEEP(x);
         sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(x, x));
       }
       acc[c] = _mm256_add_epi32(acc[c], _mm256_madd_epi16(sum, ones));
+      DRUT_KEEP(acc[c]);
     }
   }
-  for (int c = 1; c < kSums; ++c) acc[0] = _mm256_add_epi32(acc[0], acc[c]);
   return uint64_t(DRUT_FIRST256(acc[0]));
 }
 

@@ -31,7 +31,7 @@ def main() -> None:
         "about": lambda: {"engine": "fake 1"},
         "prefill": lambda prompts: {"seconds": [0.5] * len(prompts), "ids": [p[0] for p in prompts]},
         "decode": decode,
-        "costs": lambda shapes: {"costs": [[[1000, 10, 0], [2000, 20, 20]] for _ in shapes]},
+        "costs": lambda shapes: {"costs": [[[1000, [0, 10, 0]], [2000, [0, 0, 20]]] for _ in shapes]},
         "echo": lambda **given: given,
         "sleep": lambda seconds: time.sleep(seconds) or {},
         "spin": spin,

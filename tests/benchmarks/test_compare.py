@@ -11,11 +11,11 @@ from benchmarks.peers import models
 from benchmarks.peers.build import ROOT
 from benchmarks.peers.offline import condensed, document, results, summary
 from benchmarks.peers.offline.columns import COLUMNS, FIRST_PLAIN
-from benchmarks.peers.offline.machine_roof import floor_s
+from benchmarks.peers.offline.machine_roof import floors
 from benchmarks.peers.offline.window import full_batch
 from benchmarks.report import Spread
 
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 
 
 def test_the_full_batch_counts_from_the_last_first_token_to_the_first_last_one() -> None:
@@ -56,9 +56,11 @@ def test_the_shape_of_a_step() -> None:
     assert (COLUMNS["prefill"].tokens_a_step(), COLUMNS["decode8"].tokens_a_step()) == (512, 8)
 
 
-def test_the_floor_is_a_sum_over_operations() -> None:
-    best = Peaks(lambda working_set: 100.0, int8_macs=10.0, float_macs=5.0)
-    assert floor_s([[1000, 10, 0], [100, 100, 50]], best) == 10 + (5 + 10)
+def test_the_floor_is_a_sum_over_operations_by_the_roof_of_each() -> None:
+    best = Peaks(lambda working_set: 100.0, Macs(int4=20.0, int8=10.0, floats=5.0))
+    assert floors([[1000, [0, 10, 0]], [100, [40, 50, 50]], [10, [0, 30, 0]]], best) == {
+        "read": 10.0, "floats": 10.0, "int8": 5.0 + 3.0, "int4": 2.0}
+    assert list(floors([[1, [0, 1, 0]], [1, [400, 0, 0]]], best)) == ["int4", "int8"]
 
 
 def fake_rounds() -> list[dict]:
@@ -83,9 +85,10 @@ def fake_result(column: str = "decode1") -> dict:
     return {"model": "smollm2-q4_0", "column": column, "title": COLUMNS[column].title, "when": "2026-01-01 00:00",
             "command": "python -m benchmarks.peers.offline", "rounds": fake_rounds(), "engines": engines,
             "missing": {"vllm": "not built (make peers)"}, "roof_tokens_per_s": {"best": 40.0, "avx2": 30.0},
+            "bound_by": {"best": "int4", "avx2": "read"},
             "roof": {"isa": "avx2", "threads": 2, "read_gb_per_s": {"262144": 90.0, "1048576": 30.0},
-                     "int8_gmac_per_s": 400.0, "bf16_gmac_per_s": 100.0, "avx2_int8_gmac_per_s": 200.0,
-                     "avx2_bf16_gmac_per_s": 90.0},
+                     "int4_gmac_per_s": 500.0, "int8_gmac_per_s": 400.0, "fp32_gmac_per_s": 90.0,
+                     "bf16_gmac_per_s": 100.0},
             "machine": {"cpu": "A CPU", "cpus": 2, "memory_gb": 24.0, "system": "6", "python": "3.11", "commit": "c0"}}
 
 
@@ -97,14 +100,22 @@ def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
     page = document.document(tables(fake_result(), fake_result("decode8")))
     assert "| Drut | 0.5 | 24 (20–30) | 24 (20–30) |" in page
     assert "| Drut / llama.cpp |  | **2.50** (2.00–3.00) | **2.50** (2.00–3.00) |" in page
-    assert "| Drut, % of the roof |  | 60 | 60 |" in page
+    assert "| Drut, % of the roof |  | 60 (int4) | 60 (int4) |" in page
     assert "- Left out: vLLM: not built (make peers)." in page
-    assert "roof 30.0 GB/s, 400 GMAC/s; others used 0.02 CPUs." in page
+    assert "roof 30.0 GB/s, int4 500, int8 400, fp32 90, bf16 100 GMAC/s; others used 0.02 CPUs." in page
     assert "50 % of llama.cpp's first tokens equal Drut's" in page
     assert "Measured on A CPU, 2 CPUs, 24 GB, Linux 6, Python 3.11, 2026-01-01, at commit c0." in page
     assert page.count("`python -m benchmarks.peers.offline`") == 1, "one run is listed once"
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
+
+
+def test_a_page_of_tables_that_name_no_roof() -> None:
+    result = fake_result()
+    del result["bound_by"], result["roof"]["int4_gmac_per_s"]
+    page = document.document(tables(result))
+    assert "| Drut, % of the roof |  | 60 |" in page
+    assert "roof 30.0 GB/s, 400 GMAC/s;" in page
 
 
 def test_a_busy_machine_and_an_idle_engine_are_reported() -> None:

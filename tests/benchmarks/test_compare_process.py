@@ -18,7 +18,7 @@ from benchmarks.peers.offline.contestants import Contestant
 from benchmarks.peers.offline.measure import Match, run
 from benchmarks.peers.process import EngineError, EngineProcess
 
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 
 FAKE = "tests.benchmarks.fake_worker"
 CPUS = sorted(os.sched_getaffinity(0))[:2]
@@ -87,7 +87,7 @@ def fake(name: str, **env: str) -> Contestant:
 
 @pytest.fixture
 def roof() -> SimpleNamespace:
-    return SimpleNamespace(measure=lambda: None, peaks=lambda avx2: Peaks(lambda _: 1000.0, 1e9, 1e9))
+    return SimpleNamespace(measure=lambda: None, peaks=lambda avx2: Peaks(lambda _: 1000.0, Macs(1e9, 1e9, 1e9)))
 
 
 def test_engines_take_turns_and_one_that_dies_is_left_out(roof: SimpleNamespace, tmp_path: Path,
@@ -107,6 +107,7 @@ def test_engines_take_turns_and_one_that_dies_is_left_out(roof: SimpleNamespace,
     assert decode["rounds"][0]["ids"]["drut"] == decode["rounds"][0]["ids"]["llamacpp"]
     assert prefill["rounds"][1]["speed"]["drut"] == 1024
     assert decode["roof_tokens_per_s"] == {"best": pytest.approx(8 / 3), "avx2": pytest.approx(8 / 3)}
+    assert decode["bound_by"] == {"best": "read", "avx2": "read"}
     assert match.engines["drut"]["load_s"] == 0.25
     assert match.engines["drut"]["ready_s"] > 0
 

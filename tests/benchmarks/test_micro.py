@@ -7,7 +7,7 @@ from benchmarks.kernels.micro import HERE, THERE, Measured, cases, compare, fall
 
 from drut.formats.encoding import ENCODINGS, encoding
 from drut.kernels.native import library
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 
 needs_native = pytest.mark.skipif(library.load() is None, reason="the native library is not built")
 
@@ -30,12 +30,14 @@ def test_a_kernel_falls_by_its_ratio_alone() -> None:
 
 
 def test_ratios_within_rounds_or_of_a_files_shares() -> None:
-    cost = {"bytes": 100, "macs": 10, "float_macs": 0, "working_set": 7}
+    cost = {"bytes": 100, "macs": [10, 0, 0], "working_set": 7}
     both = Measured(cost, {HERE: [1.0, 2.0, 4.0], THERE: [2.0, 2.0, 6.0]})
     alone = Measured(cost, {HERE: [4.0], THERE: []})
     assert compare({"x": both, "y": alone}, {"x": 0.5, "y": 0.5}, None) == {"x": [2.0, 1.0, 1.5]}
     assert compare({"x": both, "y": alone}, {"x": 0.5, "y": 0.5}, {"x": 0.25}) == {"x": [2.0]}
-    assert both.share(Peaks(lambda _: 100.0, 100.0, 100.0)) == 0.5
+    assert both.share(Peaks(lambda _: 100.0, Macs(100.0, 1.0, 1.0))) == 0.5
+    assert both.floors(Peaks(lambda _: 100.0, Macs(100.0, 1.0, 1.0))) == {"read": 1.0}
+    assert both.floors(Peaks(lambda _: 100.0, Macs(5.0, 1.0, 1.0))) == {"int4": 2.0}
 
 
 @needs_native
@@ -60,7 +62,7 @@ def test_a_kernel_is_timed() -> None:
     kernels.load(threads=1, isa="auto")
     gemm = kernels.gemm("Q8_0", 64, 64, rows=20, seconds=0.0)
     assert gemm["seconds"] > 0
-    assert (gemm["bytes"], gemm["macs"], gemm["float_macs"]) == (64 * 68, 20 * 64 * 64, 0)
+    assert (gemm["bytes"], gemm["macs"]) == (64 * 68, (0, 20 * 64 * 64, 0))
     attention = kernels.attention(4, 2, 16, "int8", context=40, rows=8, seconds=0.0)
     assert attention["seconds"] > 0
-    assert attention["macs"] == sum(range(33, 41)) * 2 * 4 * 16
+    assert attention["macs"] == (0, sum(range(33, 41)) * 3 * 4 * 16, 0)

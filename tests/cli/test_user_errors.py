@@ -10,7 +10,7 @@ import pytest
 
 from drut.cli.main import main
 from drut.kernels.native import library
-from drut.plan.roof import Roof
+from drut.plan.roof import OPERANDS, Roof
 from tests.cli.tiny import CONTEXT, metadata, model, tensors
 from tests.golden.weights import write_checkpoint
 from tests.model.gguf_writer import Tensor, gguf
@@ -171,7 +171,8 @@ def test_a_name_that_is_no_model(capsys, model, words):
 @pytest.mark.skipif(library.load() is None, reason="the native kernels are not built")
 def test_a_profile_that_cannot_be(tiny, tmp_path, capsys, monkeypatch, argv, words):
     monkeypatch.setenv("DRUT_HOME", str(tmp_path))
-    monkeypatch.setattr("drut.plan.probe.measure", lambda _: Roof("cpu", "isa", {1: {1: 1.0}}, {1: 1.0}, {1: 1.0}))
+    roof = Roof("cpu", "isa", {1: {1: 1.0}}, {name: {1: 1.0} for name in OPERANDS})
+    monkeypatch.setattr("drut.plan.probe.measure", lambda _: roof)
     assert words in one_error(capsys, ["profile", tiny, "--prompt-tokens", "16", *argv])
 
 

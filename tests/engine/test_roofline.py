@@ -16,12 +16,12 @@ from drut.engine.step.meter import FIRST, SAMPLED
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.roofline import StepRoofline
-from drut.observe.ledger import Peaks, interpolated
+from drut.observe.ledger import Macs, Peaks, interpolated
 from tests.engine.models import write_bytes_model
 from tests.engine.testbed import FakeExecutable, finish_all, make_engine, submit, text
 
 READ = {1 << 10: 4e9, 1 << 14: 1e9}
-PEAKS = Peaks(partial(interpolated, READ), int8_macs=3e9, float_macs=1e9)
+PEAKS = Peaks(partial(interpolated, READ), Macs(int4=4e9, int8=3e9, floats=1e9))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_stats_tell_them_across_the_boundary(llm: LLM, tmp_path: Path, process: 
     async def main() -> float | None:
         async with AsyncEngine(write_bytes_model(tmp_path), process=process, threads=1, multi_step=1) as engine:
             assert (await engine.stats()).floor_seconds is None
-            engine.compare_with(SetRoof(READ, PEAKS.int8_macs, PEAKS.float_macs))
+            engine.compare_with(SetRoof(READ, PEAKS.macs))
             async for _ in engine.generate([1], SamplingParams(max_tokens=2, ignore_eos=True, temperature=0)):
                 pass
             return (await engine.stats()).floor_seconds

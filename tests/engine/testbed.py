@@ -40,7 +40,7 @@ from drut.kernels.pending import Finished, Pending
 from drut.kernels.plan import Plan, Segment
 from drut.kernels.pool import HostPool
 from drut.kernels.predictor import MULTIPLE, Predictor
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 from drut.speculate import Drafter, DraftInput, VerifiedDrafts
 from tests.engine.chance import ChancePreemption
 
@@ -267,7 +267,7 @@ class Costs(Op):
 def predicting(**seconds: float) -> Predictor:
     """One that knows what steps take: seconds by what they hold, in the words of `CostRate`."""
     rate = CostRate(**{name: Cost(round(1e6 * each)) for name, each in seconds.items()})
-    return Predictor(Plan((Segment((Costs(rate),), None),)), Peaks(lambda _: MULTIPLE * 1e6, 1.0, 1.0), 0.0)
+    return Predictor(Plan((Segment((Costs(rate),), None),)), Peaks(lambda _: MULTIPLE * 1e6, Macs(1.0, 1.0, 1.0)), 0.0)
 
 
 def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int | None = None, policy: str = "fcfs",

@@ -24,6 +24,7 @@ from drut.kernels.ops import (
     Routing,
     StepShape,
 )  # fmt: skip
+from drut.observe.ledger import Macs
 from tests.kernels.conftest import Native
 from tests.kernels.rig import (
     F32,
@@ -160,7 +161,7 @@ def test_only_used_experts_are_paid_for() -> None:
     assert op.cost(shape._replace(used_experts=(17,))).bytes == 17 * one
     assert op.cost(shape._replace(rows=1)).bytes == 5 * one
     assert 5 * one < op.cost(shape).bytes < 20 * one
-    assert op.cost(shape).macs == 8 * 5 * HIDDEN * 96
+    assert op.cost(shape).macs == Macs(floats=8 * 5 * HIDDEN * 96)
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, float("nan"), float("-inf")]), min_size=8, max_size=8))

@@ -14,9 +14,9 @@ from drut.kernels.kv import KvLayout
 from drut.kernels.ops import Attention, Buffer, Embed, ExpertsDown, ExpertsGateUp, Head, Norm, Op, Project, Routes
 from drut.kernels.outline import MatrixOutline, VectorOutline
 from drut.kernels.roofline import StepRoofline
-from drut.observe.ledger import LedgerEntry, Peaks, account, interpolated
+from drut.observe.ledger import LedgerEntry, Macs, Peaks, account, interpolated
 
-PEAKS = Peaks(partial(interpolated, {1 << 10: 4e9, 1 << 14: 1e9}), int8_macs=3e9, float_macs=1e9)
+PEAKS = Peaks(partial(interpolated, {1 << 10: 4e9, 1 << 14: 1e9}), Macs(int4=4e9, int8=3e9, floats=1e9))
 X, Q = Buffer("x", 64), Buffer("q", 64)
 NORM, ROUTES = Norm(VectorOutline(64), 1e-5), Routes("routes", 8, 2)
 

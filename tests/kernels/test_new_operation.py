@@ -19,6 +19,7 @@ from drut.kernels.numpy.operations.table import OPERATIONS
 from drut.kernels.numpy.state import NumpyState, Run
 from drut.kernels.ops import Buffer, Embed, Head, Norm, Op, Sample
 from drut.kernels.plan import Plan
+from drut.observe.ledger import Macs
 from tests.kernels.conftest import Native
 from tests.kernels.rig import Draw, Ran, floats, oracle, recorded
 
@@ -32,7 +33,7 @@ class Reverse(Op):
 
     @property
     def rate(self) -> CostRate:
-        return CostRate(row=Cost(0, self.x.width))
+        return CostRate(row=Cost(0, Macs(floats=self.x.width)))
 
 
 def reverse(op: Reverse, state: NumpyState, step: StepDescriptor) -> None:
@@ -60,7 +61,7 @@ def test_a_plan_with_it_runs_where_it_is_in_the_table() -> None:
     assert ran.executable.run(ran.step).tokens.tolist() == [28, 1, 31]
     assert fused(plan, EVERY) == plan
     shape = StepShape(rows=3, samples=3, kv_tokens=3, row_tokens=6)
-    assert plan.cost(shape).macs == 3 * 32 + plan.ops[2].cost(shape).macs
+    assert plan.cost(shape).macs == Macs(floats=3 * 32) + plan.ops[2].cost(shape).macs
 
 
 def test_elsewhere_the_error_names_it(native: Native) -> None:

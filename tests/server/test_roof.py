@@ -27,7 +27,7 @@ def known() -> roofs.Roof:
     """Of this machine; such a one that no step comes near."""
     cpu, isa, cpus = machine_key(load()).split(" | ")
     count = int(cpus.split()[0])
-    return roofs.Roof(cpu, isa, {count: {1 << 20: 1e3}}, {count: 1e6}, {count: 1e6})
+    return roofs.Roof(cpu, isa, {count: {1 << 20: 1e3}}, {name: {count: 1e6} for name in roofs.OPERANDS})
 
 
 class Told:
@@ -82,7 +82,7 @@ def test_it_is_measured_once_nothing_is_asked(tmp_path: Path, monkeypatch: pytes
 
     run(main())
     assert measured == [pytest.approx(50, abs=1)]
-    assert [r.int8_macs for r in engine.roofs] == [1e15]
+    assert [r.macs for r in engine.roofs] == [(1e15, 1e15, 1e15)]
 
 
 @native

@@ -43,6 +43,7 @@ def _column(r: Result, names: Sequence[str]) -> dict[str, Any]:
             "others": None if busy is None else _list(busy),
             "speed": _lists({n: speed(rounds, n) for n in names}), "ratio": _lists(ratios),
             "share": _lists({n: _share(r, n) for n in names if r["engines"].get(n, {}).get("same_file")}),
+            "bound_by": r.get("bound_by", {}).get("best"),
             "cpus": {n: used.median for n in names if (used := cpus(rounds, n)) is not None}}
 
 

@@ -16,6 +16,8 @@ from benchmarks.peers.offline.condensed import Table
 from benchmarks.peers.offline.contestants import AGAINST, NAMES, TITLES
 from benchmarks.peers.offline.results import load_all
 
+from drut.plan.roof import OPERANDS
+
 PATH = ROOT / "docs" / "benchmarks.md"
 BUSY = 0.1  # CPUs used by others above which figures are doubtful
 IDLE = 0.9  # share of its CPUs that an engine keeps busy; otherwise its column has a note
@@ -27,7 +29,8 @@ HEAD = """# Engines compared without a server
 
 Tokens/s, the median of the rounds with their range. Bold: Drut's speed over the other engine's, within rounds. Ready:
 seconds from the start of the process to the loaded model, its files in the page cache. The roof is what memory and
-multipliers allowed in the same minutes ([method](../benchmarks/README.md#comparison-with-other-engines)).
+multipliers allowed in the same minutes ([method](../benchmarks/README.md#comparison-with-other-engines),
+[peaks](metrics.md#of-a-step-and-a-machine)).
 """
 
 
@@ -58,7 +61,7 @@ def _model(t: Table) -> Iterator[str]:
         if AGAINST.get(n) in engines:
             rows.append([f"{TITLES[AGAINST[n]]} / {TITLES[n]}", "", *(_bold(c["ratio"].get(n)) for c in columns)])
     if any(c["share"].get("drut") for c in columns):
-        rows.append(["Drut, % of the roof", "", *(_median(c["share"].get("drut")) for c in columns)])
+        rows.append(["Drut, % of the roof", "", *(_share(c) for c in columns)])
     yield from table(["", "ready, s", *(c["title"] for c in columns)], iter(rows))
     yield from _notes(t)
 
@@ -73,7 +76,7 @@ def _notes(t: Table) -> Iterator[str]:
         note = "" if busy is None else f"; others used {busy:.2f} CPUs" + (" (**busy: repeat**)" if busy > BUSY else "")
         what = "" if len(runs) == 1 else f"{', '.join(c['title'] for c in mine)}: "
         yield (f"- {what}{mine[0]['rounds']} rounds, {when}, `{command}`; roof {read:.1f} GB/s, "
-               f"{roof['int8_gmac_per_s']:.0f} GMAC/s{note}.")
+               f"{_multiply(roof)}{note}.")
     idle = {n: min(used) for n in t["engines"] if (used := [c["cpus"][n] for c in t["columns"] if n in c["cpus"]])
             and min(used) < IDLE * t["columns"][0]["machine"]["cpus"]}
     texts = [f"{TITLES[n]} kept {used:.2f} CPUs busy in one column" for n, used in idle.items() if n != "drut"]
@@ -111,8 +114,18 @@ def _cell(figure: Sequence[float] | None, digits: int) -> str:
     return f"{median} ({low}–{high})"
 
 
-def _median(figure: Sequence[float] | None) -> str:
-    return "" if figure is None else f"{figure[0]:.0f}"
+def _share(column: dict) -> str:
+    """Returns the share of the roof and which roof it is: older tables do not name it."""
+    figure, name = column["share"].get("drut"), column.get("bound_by")
+    return "" if figure is None else f"{figure[0]:.0f}" + (f" ({name})" if name else "")
+
+
+def _multiply(roof: dict) -> str:
+    """Returns the multiply peaks by operands; older tables have that of int8 alone."""
+    found = {name: roof.get(f"{name}_gmac_per_s") for name in OPERANDS}
+    if None in found.values():
+        return f"{found['int8']:.0f} GMAC/s"
+    return ", ".join(f"{name} {gmac:.0f}" for name, gmac in found.items()) + " GMAC/s"
 
 
 def _bold(figure: Sequence[float] | None) -> str:

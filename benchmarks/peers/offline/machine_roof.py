@@ -8,15 +8,15 @@ from typing import Any
 
 from drut.kernels.native.library import load
 from drut.machine import usable_cpus
-from drut.observe.ledger import Peaks
-from drut.plan.peaks import peaks
+from drut.observe.ledger import Macs, Peaks, summed
+from drut.plan.peaks import macs_per_s, peaks
 from drut.plan.probe import ISA_BITS, NativeProbe, measure
-from drut.plan.roof import Roof
+from drut.plan.roof import OPERANDS, Roof
 
 SECONDS = 0.6  # of each measurement
 AVX2 = ISA_BITS["avx2"] | ISA_BITS["avxvnni"]
 
-Costs = Sequence[Sequence[int]]  # bytes, multiply-adds, float multiply-adds of each operation of a step
+Costs = Sequence[tuple[int, Sequence[float]]]  # of each operation of a step: bytes, and multiply-adds as Macs
 
 
 class MachineRoof:
@@ -29,36 +29,32 @@ class MachineRoof:
         self._library, self._threads, self._cpus = library, threads, usable_cpus()[:threads]
         self._avx2 = NativeProbe(library, self._cpus, AVX2)
         self._roof: Roof | None = None
-        self._avx2_macs = (0.0, 0.0)
+        self._avx2_gmacs = dict.fromkeys(OPERANDS, 0.0)
 
     def measure(self) -> None:
         """Measures once more."""
         roof = measure(self._library, self._cpus, SECONDS)
         self._roof = roof if self._roof is None else roof.best(self._roof)
-        each = SECONDS / 6
-        now = (self._avx2.int8(self._threads, each), self._avx2.bf16(self._threads, each))
-        self._avx2_macs = (max(self._avx2_macs[0], now[0]), max(self._avx2_macs[1], now[1]))
+        now = self._avx2.multiply(self._threads, SECONDS / 12)
+        self._avx2_gmacs = {name: max(now[name], before) for name, before in self._avx2_gmacs.items()}
 
     def peaks(self, avx2: bool) -> Peaks:
         """Returns the peaks for the instruction sets that Drut may use."""
         assert self._roof is not None, "measure first"
         best = peaks(self._roof, self._threads)
-        if not avx2:
-            return best
-        return replace(best, int8_macs=1e9 * self._avx2_macs[0], float_macs=1e9 * self._avx2_macs[1])
+        return replace(best, macs=macs_per_s(self._avx2_gmacs)) if avx2 else best
 
     def to_json(self) -> dict[str, Any]:
-        """Returns GB/s by working set, and GMAC/s."""
+        """Returns GB/s by working set, and GMAC/s by operands."""
         assert self._roof is not None, "measure first"
         roof, n = self._roof, self._threads
-        assert roof.int8_gmac_per_s is not None
-        assert roof.bf16_gmac_per_s is not None
         return {"isa": roof.isa, "threads": n, "read_gb_per_s": {str(k): v for k, v in roof.read_gb_per_s[n].items()},
-                "int8_gmac_per_s": roof.int8_gmac_per_s[n], "bf16_gmac_per_s": roof.bf16_gmac_per_s[n],
-                "avx2_int8_gmac_per_s": self._avx2_macs[0], "avx2_bf16_gmac_per_s": self._avx2_macs[1]}
+                **{f"{name}_gmac_per_s": roof.gmac_per_s[name][n] for name in OPERANDS},
+                **{f"avx2_{name}_gmac_per_s": gmac for name, gmac in self._avx2_gmacs.items()}}
 
 
-def floor_s(costs: Costs, best: Peaks) -> float:
-    """Returns the minimum seconds of a step with these operations, one after the other."""
-    working_set = sum(nbytes for nbytes, _, _ in costs)
-    return sum(best.floor_s(nbytes, macs, floats, working_set) for nbytes, macs, floats in costs)
+def floors(costs: Costs, best: Peaks) -> dict[str, float]:
+    """Returns the minimum seconds of a step with these operations, one after the other, by the roof that they are at,
+    the longest time first."""
+    working_set = sum(nbytes for nbytes, _ in costs)
+    return summed(best.floor_by_roof(nbytes, Macs(*macs), working_set) for nbytes, macs in costs)

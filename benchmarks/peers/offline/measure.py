@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.machine_load import OthersLoad
 from benchmarks.peers.offline.columns import Column
 from benchmarks.peers.offline.contestants import AGAINST, Contestant
-from benchmarks.peers.offline.machine_roof import Costs, MachineRoof, floor_s
+from benchmarks.peers.offline.machine_roof import Costs, MachineRoof, floors
 from benchmarks.peers.process import EngineError, EngineProcess
 
 from drut.bench.compare.order import order
@@ -127,13 +127,16 @@ def run(match: Match, columns: Sequence[Column], rounds: int, roof: MachineRoof)
             show(f"  round {number + 1}/{rounds}, {column.title}: {speeds} tokens/s")
     results = []
     for column in columns:
-        roofs = {}
-        if column.name in costs:
-            roofs = {kind: column.tokens_a_step() / floor_s(costs[column.name], roof.peaks(kind == "avx2"))
-                     for kind in ("best", "avx2")}
         results.append({"column": column.name, "title": column.title, "rounds": records[column.name],
-                        "roof_tokens_per_s": roofs})
+                        **_at_roof(column, costs.get(column.name), roof)})
     return results
+
+
+def _at_roof(column: Column, costs: Costs | None, roof: MachineRoof) -> Record:
+    """Returns by instruction sets the tokens/s at the roof, and the name of the roof that takes most of the time."""
+    found = {} if costs is None else {kind: floors(costs, roof.peaks(kind == "avx2")) for kind in ("best", "avx2")}
+    return {"roof_tokens_per_s": {kind: column.tokens_a_step() / sum(f.values()) for kind, f in found.items()},
+            "bound_by": {kind: next(iter(f)) for kind, f in found.items()}}
 
 
 def _read_all(path: Path) -> None:

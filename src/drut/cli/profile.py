@@ -68,17 +68,17 @@ def _batches(value: str, most: int) -> list[int]:
 
 def text(ledger: StepLedger) -> str:
     """Returns a table: a line for each kind of operation, then the whole step."""
-    lines = [f"{'':<12}{'calls':>6}{'MB':>10}{'GMAC':>9}{'floor us':>10}{'actual us':>11}{'of roof':>9}"]
+    lines = [f"{'':<12}{'calls':>6}{'MB':>10}{'GMAC':>9}{'floor us':>10}{'actual us':>11}{'of roof':>9}  roof"]
     for line in ledger.lines:
         lines.append(f"{line.name:<12}{line.calls:>6}{line.nbytes / 1e6:>10.2f}{line.macs / 1e9:>9.3f}"
-                     f"{line.floor_s * 1e6:>10.1f}{line.actual_s * 1e6:>11.1f}{line.share:>8.0%}")
+                     f"{line.floor_s * 1e6:>10.1f}{line.actual_s * 1e6:>11.1f}{line.share:>9.0%}  {line.roof}".rstrip())
     lines.append(f"{'between':<12}{'':>6}{'':>10}{'':>9}{'':>10}{ledger.gap_s * 1e6:>11.1f}")
     lines.append(f"{'step':<12}{'':>6}{sum(x.nbytes for x in ledger.lines) / 1e6:>10.2f}"
                  f"{sum(x.macs for x in ledger.lines) / 1e9:>9.3f}{ledger.floor_s * 1e6:>10.1f}"
-                 f"{ledger.wall_s * 1e6:>11.1f}{ledger.share:>8.0%}   {ledger.rows / ledger.wall_s:.0f} tokens/s")
+                 f"{ledger.wall_s * 1e6:>11.1f}{ledger.share:>9.0%}  {ledger.rows / ledger.wall_s:.0f} tokens/s")
     return "\n".join(lines)
 
 
 def to_json(ledger: StepLedger) -> dict[str, Any]:
-    return {**asdict(ledger), "lines": [line._asdict() for line in ledger.lines], "floor_s": ledger.floor_s,
-            "share_of_roof": ledger.share}
+    lines = [{**line._asdict(), "floor_s": line.floor_s} for line in ledger.lines]
+    return {**asdict(ledger), "lines": lines, "floor_s": ledger.floor_s, "share_of_roof": ledger.share}

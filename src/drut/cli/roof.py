@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{roof.cpu} ({roof.isa}), best seen:")
         Console().print(table(roof))
-        if roof.int8_gmac_per_s is None:
+        if not roof.gmac_per_s:
             print("Read by NumPy. The multiply peaks need the native library, which is not built.")
     return 0
 
@@ -48,9 +48,8 @@ def table(roof: Roof) -> Table:
     for size in sorted({size for figures in roof.read_gb_per_s.values() for size in figures}):
         cells = [roof.read_gb_per_s[count].get(size) for count in counts]
         result.add_row(f"read of {_bytes(size)}, GB/s", *map(_cell, cells))
-    for name, figures in (("int8", roof.int8_gmac_per_s), ("bf16", roof.bf16_gmac_per_s)):
-        if figures is not None:
-            result.add_row(f"{name} multiply, GMAC/s", *(_cell(figures.get(count)) for count in counts))
+    for name, by_threads in roof.gmac_per_s.items():
+        result.add_row(f"{name} multiply, GMAC/s", *(_cell(by_threads.get(count)) for count in counts))
     return result
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from drut.formats.encoding import Encoding
 from drut.kernels.weight import Matrix, Stack
+from drut.observe.ledger import Macs
 
 
 class CostTerm(Protocol):
@@ -74,20 +76,16 @@ def seen(rows: int, length: int, window: int) -> tuple[int, int]:
 
 
 class Cost(NamedTuple):
-    """Bytes moved to and from memory, without activations that stay in the CPU cache, and multiply-adds.
-
-    `float_macs` is the part of `macs` in floats; the others are of 8-bit integers.
-    """
+    """Bytes moved to and from memory, without activations that stay in the CPU cache, and multiply-adds."""
 
     bytes: int
-    macs: int = 0
-    float_macs: int = 0
+    macs: Macs = Macs()
 
     def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
-        return Cost(self.bytes + other.bytes, self.macs + other.macs, self.float_macs + other.float_macs)
+        return Cost(self.bytes + other.bytes, self.macs + other.macs)
 
     def __mul__(self, times: int) -> Cost:  # type: ignore[override]
-        return Cost(self.bytes * times, self.macs * times, self.float_macs * times)
+        return Cost(self.bytes * times, self.macs * times)
 
 
 FREE = Cost(0)
@@ -154,7 +152,13 @@ def grouped(experts: Experts, *stacks: Stack) -> CostRate:
                     experts=experts)
 
 
+def _macs(enc: Encoding, count: int) -> Macs:
+    """Returns `count` multiply-adds of weights of an encoding. Entries of a table are wider than its codes."""
+    if enc.is_float:
+        return Macs(floats=count)
+    return Macs(int8=count) if enc.bits > 4 or enc.table else Macs(int4=count)
+
+
 def _products(times: int, *weights: Matrix | Stack) -> Cost:
     """Returns the cost of multiplying one row by each of `weights`, `times` times."""
-    macs = [times * w.n * w.k for w in weights]
-    return Cost(0, sum(macs), sum(m for w, m in zip(weights, macs, strict=True) if w.encoding.is_float))
+    return sum((Cost(0, _macs(w.encoding, times * w.n * w.k)) for w in weights), FREE)

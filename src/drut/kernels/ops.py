@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from drut.kernels.cost import NOTHING, Cost, CostRate, Experts, StepShape, grouped, matmul
 from drut.kernels.kv import PAGE_TOKENS, KvLayout
 from drut.kernels.weight import Matrix, Stack, Vector
+from drut.observe.ledger import Macs
 
 
 class Op:
@@ -171,9 +172,10 @@ class Attention(Op):
 
     @property
     def rate(self) -> CostRate:
-        macs = 2 * self.heads * self.kv.head_dim
-        return CostRate(kv_token=Cost(self.kv.layer_bytes // PAGE_TOKENS), row_token=Cost(0, macs, macs),
-                        window=self.window)
+        scores = self.heads * self.kv.head_dim
+        # The softmax weights of int8 values are two parts of 7 bits (docs/numerics.md), each multiplied.
+        macs = Macs(int8=3 * scores) if self.kv.dtype == "int8" else Macs(floats=2 * scores)
+        return CostRate(kv_token=Cost(self.kv.layer_bytes // PAGE_TOKENS), row_token=Cost(0, macs), window=self.window)
 
 
 @dataclass(frozen=True)

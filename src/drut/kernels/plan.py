@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from drut.kernels.cost import Cost, StepShape
+from drut.kernels.cost import FREE, Cost, StepShape
 from drut.kernels.ops import Op
 
 BEFORE_HEAD = "before_head"
@@ -53,7 +53,7 @@ class Plan:
         return tuple(op for segment in self.segments for op in segment.ops)
 
     def cost(self, shape: StepShape) -> Cost:
-        total = Cost(0, 0)
+        total = FREE
         for op in self.ops:
             total = total + op.cost(shape)
         return total

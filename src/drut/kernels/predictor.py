@@ -20,11 +20,11 @@ from bisect import bisect_right
 from drut.kernels.cost import StepShape
 from drut.kernels.plan import Plan
 from drut.kernels.roofline import Amounts, StepRoofline
-from drut.observe.ledger import Peaks
+from drut.observe.ledger import Macs, Peaks
 
 # Used if no roof was measured: figures of two CPUs. Measured steps soon correct the scale. That a float multiply-add
-# costs 5 integer ones, as with VNNI or AVX2, has a longer influence.
-USUAL = Peaks(lambda working_set: 25e9, int8_macs=400e9, float_macs=80e9)
+# costs 4 integer ones, as with VNNI, has a longer influence.
+USUAL = Peaks(lambda working_set: 25e9, Macs(int4=400e9, int8=400e9, floats=100e9))
 OVERHEAD_S = 3e-4  # time of any step without its operations: the host and the barriers
 MULTIPLE = 2.0  # initial multiple of the roofline: kernels reach 30 to 75 % of the roof (docs/benchmarks.md)
 KNOTS = 10  # at 1, 2, ... 512 rows

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from drut.kernels.cost import NOTHING, CostRate, StepShape, seen
+from drut.kernels.cost import FREE, NOTHING, CostRate, StepShape, seen
 from drut.kernels.ops import Op
 from drut.observe.ledger import Peaks
 
@@ -36,8 +36,7 @@ class StepRoofline:
         costs = {0: rate.once, 1: rate.row, 2: rate.sample, of_window: rate.kv_token, of_window + 1: rate.row_token}
         if rate.experts is not None:
             costs[3 + 2 * len(self._windows) + self._experts.index(rate.experts)] = rate.expert
-        return [(i, count * c.bytes, count * peaks.multiplying_s(c.macs, c.float_macs))
-                for i, c in costs.items() if any(c)]
+        return [(i, count * c.bytes, count * peaks.multiplying_s(c.macs)) for i, c in costs.items() if c != FREE]
 
     def amounts(self, shape: StepShape) -> Amounts:
         """Returns the amounts of a step. Used experts are as expected for random routing, not as measured."""

@@ -8,6 +8,24 @@ from itertools import pairwise
 from typing import NamedTuple
 
 Bandwidth = Callable[[int], float]  # bytes per second, by the bytes of the working set
+READ = "read"
+
+
+class Macs(NamedTuple):
+    """Multiply-adds, or a peak of them per second, by operands: each class has a peak of its own.
+
+    `int4`: codes of at most 4 bits with int8; `int8`: wider codes and entries of tables with int8; `floats`: floats.
+    """
+
+    int4: float = 0
+    int8: float = 0
+    floats: float = 0
+
+    def __add__(self, other: Macs) -> Macs:  # type: ignore[override]
+        return Macs(self.int4 + other.int4, self.int8 + other.int8, self.floats + other.floats)
+
+    def __mul__(self, times: int) -> Macs:  # type: ignore[override]
+        return Macs(self.int4 * times, self.int8 * times, self.floats * times)
 
 
 @dataclass(frozen=True)
@@ -15,25 +33,22 @@ class Peaks:
     """The roof of this machine with the threads in use: bytes and multiply-adds per second."""
 
     bandwidth: Bandwidth
-    int8_macs: float
-    float_macs: float
+    macs: Macs
 
-    def floor_s(self, nbytes: int, macs: int, float_macs: int, working_set: int) -> float:
+    def multiplying_s(self, macs: Macs) -> float:
+        """Returns the seconds of multiply-adds, those of each class at its peak, one class after the other."""
+        return macs.int4 / self.macs.int4 + macs.int8 / self.macs.int8 + macs.floats / self.macs.floats
+
+    def floor_s(self, nbytes: int, macs: Macs, working_set: int) -> float:
         """Returns the roofline time in seconds: the slower of memory and multipliers, which work in parallel."""
-        return self.at(working_set)(nbytes, macs, float_macs)
+        return max(nbytes / self.bandwidth(working_set), self.multiplying_s(macs))
 
-    def multiplying_s(self, macs: int, float_macs: int) -> float:
-        """Returns the seconds of `macs` multiply-adds, `float_macs` of them on floats."""
-        return (macs - float_macs) / self.int8_macs + float_macs / self.float_macs
-
-    def at(self, working_set: int) -> Callable[[int, int, int], float]:
-        """Returns `floor_s` for operations of steps that read `working_set` bytes."""
-        bandwidth = self.bandwidth(working_set)
-
-        def floor_s(nbytes: int, macs: int, float_macs: int) -> float:
-            return max(nbytes / bandwidth, self.multiplying_s(macs, float_macs))
-
-        return floor_s
+    def floor_by_roof(self, nbytes: int, macs: Macs, working_set: int) -> dict[str, float]:
+        """Returns `floor_s` by the roof that it is at: READ, or the classes of multiply-adds."""
+        floor = self.floor_s(nbytes, macs, working_set)
+        if floor > self.multiplying_s(macs):
+            return {READ: floor}
+        return {name: count / peak for name, count, peak in zip(Macs._fields, macs, self.macs, strict=True) if count}
 
 
 def interpolated(read: Mapping[int, float], working_set: int) -> float:
@@ -49,26 +64,43 @@ def interpolated(read: Mapping[int, float], working_set: int) -> float:
     return read[sizes[-1]]
 
 
+def summed(floors: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Returns the sum of roofline times by roof, the longest first."""
+    total: dict[str, float] = {}
+    for floor in floors:
+        for roof, seconds in floor.items():
+            total[roof] = total.get(roof, 0.0) + seconds
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
 class LedgerEntry(NamedTuple):
     """One operation of a step. `actual_s` is None if it was not timed."""
 
     name: str
     layer: int
     nbytes: int
-    macs: int
-    float_macs: int
+    macs: Macs
     actual_s: float
 
 
 class LedgerLine(NamedTuple):
-    """The sum of a step's operations of one kind."""
+    """The sum of a step's operations of one kind. `floors`: the roofline time by roof, the longest first."""
 
     name: str
     calls: int
     nbytes: int
-    macs: int
-    floor_s: float
+    macs: float
+    floors: Mapping[str, float]
     actual_s: float
+
+    @property
+    def floor_s(self) -> float:
+        return sum(self.floors.values())
+
+    @property
+    def roof(self) -> str:
+        """The roofs that the operations are compared with, joined by `+`."""
+        return "+".join(self.floors)
 
     @property
     def share(self) -> float:
@@ -109,9 +141,8 @@ def account(rows: int, entries: Iterable[LedgerEntry], wall_s: float, peaks: Pea
     working_set = sum(e.nbytes for e in entries)
     lines: dict[str, LedgerLine] = {}
     for e in entries:
-        floor = peaks.floor_s(e.nbytes, e.macs, e.float_macs, working_set)
-        old = lines.get(e.name, LedgerLine(name=e.name, calls=0, nbytes=0, macs=0, floor_s=0.0, actual_s=0.0))
+        old = lines.get(e.name, LedgerLine(name=e.name, calls=0, nbytes=0, macs=0, floors={}, actual_s=0.0))
+        floors = summed((old.floors, peaks.floor_by_roof(e.nbytes, e.macs, working_set)))
         lines[e.name] = LedgerLine(name=e.name, calls=old.calls + 1, nbytes=old.nbytes + e.nbytes,
-                                   macs=old.macs + e.macs,
-                                   floor_s=old.floor_s + floor, actual_s=old.actual_s + e.actual_s)
+                                   macs=old.macs + sum(e.macs), floors=floors, actual_s=old.actual_s + e.actual_s)
     return StepLedger(rows, tuple(lines.values()), wall_s)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from drut.errors import DrutError
 from drut.kernels.native.memory import reserve
 from drut.machine import cpu_model, usable_cpus
-from drut.plan.roof import Roof, key_of
+from drut.plan.roof import OPERANDS, Roof, key_of
 
 WORKING_SETS = (1 << 18, 1 << 20, 1 << 23, 1 << 26, 1 << 28)
 """Bytes: within L2, the size of L2, within L3, the size of L3, and larger, for the caches of current CPUs."""
 
-SECONDS = 0.35  # duration of a whole measurement, without the first touch of the memory
+SECONDS = 0.45  # duration of a whole measurement, without the first touch of the memory
 _NUMPY_SMALLEST = 1 << 23  # below this the cost of NumPy calls distorts the figure
 ISA_BITS = {"avx2": 1, "avxvnni": 2, "avx512": 4, "avx512vnni": 8, "avx512bf16": 16, "neon": 32, "dotprod": 64,
             "i8mm": 128}  # as in csrc/roof/roof.cpp
@@ -53,13 +53,12 @@ def thread_counts(cpus: int) -> list[int]:
 
 def _measure_native(library: ctypes.CDLL, cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
     probe = NativeProbe(library, cpus)
-    each = seconds / (len(counts) * (len(WORKING_SETS) + 2))
+    each = seconds / (len(counts) * (len(WORKING_SETS) + len(OPERANDS)))
     buffer = reserve(max(WORKING_SETS), huge=True)  # page faults of small pages would take longer than the measurement
     probe.touch(buffer)
     read = {n: {size: probe.read(buffer[:size], n, each) for size in WORKING_SETS} for n in counts}
-    int8 = {n: probe.int8(n, each) for n in counts}
-    bf16 = {n: probe.bf16(n, each) for n in counts}
-    return Roof(cpu_model(), probe.isa, read, int8, bf16)
+    rates = {n: probe.multiply(n, each) for n in counts}
+    return Roof(cpu_model(), probe.isa, read, {name: {n: rates[n][name] for n in counts} for name in OPERANDS})
 
 
 class NativeProbe:
@@ -76,10 +75,10 @@ class NativeProbe:
         library.drut_roof_touch.argtypes = (*memory, *cpu_list)
         library.drut_roof_touch.restype = None
         library.drut_roof_read.argtypes = (*memory, ctypes.c_int, *cpu_list, ctypes.c_double)
-        library.drut_roof_int8.argtypes = (ctypes.c_int, *cpu_list, ctypes.c_double)
-        library.drut_roof_bf16.argtypes = (ctypes.c_int, *cpu_list, ctypes.c_double)
-        for function in (library.drut_roof_read, library.drut_roof_int8, library.drut_roof_bf16):
-            function.restype = ctypes.c_double
+        library.drut_roof_read.restype = ctypes.c_double
+        library.drut_roof_multiply.argtypes = (
+            ctypes.c_int, *cpu_list, ctypes.c_double, ctypes.POINTER(ctypes.c_double))
+        library.drut_roof_multiply.restype = None
 
     @property
     def isa(self) -> str:
@@ -98,13 +97,11 @@ class NativeProbe:
             buffer.ctypes.data, buffer.nbytes, self._mask, self._cpus, threads, seconds)
         return _checked(figure, threads)
 
-    def int8(self, threads: int, seconds: float) -> float:
-        """Returns the GMAC/s of int8."""
-        return _checked(self._library.drut_roof_int8(self._mask, self._cpus, threads, seconds), threads)
-
-    def bf16(self, threads: int, seconds: float) -> float:
-        """Returns the GMAC/s of bf16."""
-        return _checked(self._library.drut_roof_bf16(self._mask, self._cpus, threads, seconds), threads)
+    def multiply(self, threads: int, seconds: float) -> dict[str, float]:
+        """Returns the GMAC/s by OPERANDS; each loop takes `seconds`."""
+        rates = (ctypes.c_double * len(OPERANDS))()
+        self._library.drut_roof_multiply(self._mask, self._cpus, threads, seconds, rates)
+        return {name: _checked(rate, threads) for name, rate in zip(OPERANDS, rates, strict=True)}
 
 
 def _measure_numpy(cpus: Sequence[int], counts: Sequence[int], seconds: float) -> Roof:
@@ -113,7 +110,7 @@ def _measure_numpy(cpus: Sequence[int], counts: Sequence[int], seconds: float) -
     buffer = reserve(max(sizes), huge=True).view(np.int32)
     buffer.fill(1)
     read = {n: {size: _numpy_read(buffer[: size // 4], cpus[:n], each) for size in sizes} for n in counts}
-    return Roof(cpu_model(), "numpy", read, None, None)
+    return Roof(cpu_model(), "numpy", read, {})
 
 
 def _numpy_read(buffer: npt.NDArray[np.int32], cpus: Sequence[int], seconds: float) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 from drut.errors import DrutError
 
 FILE = "roof.json"  # in DRUT_HOME
+OPERANDS = ("int4", "int8", "fp32", "bf16")  # in the order of csrc/roof/roof.cpp
 _FILE_LIMIT = 1 << 20
 
 Figures = Mapping[int, float]
@@ -26,15 +27,16 @@ class Roof:
 
     `isa` names the usable instruction sets, joined by `+`: `portable` if the loops know none of them, `numpy` if
     the native library is missing. `read_gb_per_s` is by threads, then by working set: the bytes that all threads
-    together read repeatedly. bf16 counts fused multiply-adds if the CPU has no product of bf16 pairs. The last two are
-    None if the native library is missing.
+    together read repeatedly. `gmac_per_s` is by OPERANDS, then by threads: the best instructions for codes of at most 4
+    bits with int8, for wider codes with int8, for binary32, and for pairs of bf16. Operands with the same instructions
+    have one figure: int4 and int8 with a sum of four products, fp32 and bf16 without a product of pairs. It is empty if
+    the native library is missing.
     """
 
     cpu: str
     isa: str
     read_gb_per_s: Mapping[int, Figures]
-    int8_gmac_per_s: Figures | None
-    bf16_gmac_per_s: Figures | None
+    gmac_per_s: Mapping[str, Figures]
 
     @property
     def key(self) -> str:
@@ -43,26 +45,24 @@ class Roof:
 
     def best(self, other: Roof) -> Roof:
         """Returns a roof with the maximum of each figure; `other` has the same key."""
-        read = {threads: _greater(figures, other.read_gb_per_s.get(threads, {}))
-                for threads, figures in {**other.read_gb_per_s, **self.read_gb_per_s}.items()}
-        return Roof(self.cpu, self.isa, read, _greater(self.int8_gmac_per_s, other.int8_gmac_per_s),
-                    _greater(self.bf16_gmac_per_s, other.bf16_gmac_per_s))
+        return Roof(self.cpu, self.isa, _greatest(self.read_gb_per_s, other.read_gb_per_s),
+                    _greatest(self.gmac_per_s, other.gmac_per_s))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields. Numbers of threads and of bytes become decimal strings when JSON is written."""
         return {"cpu": self.cpu, "isa": self.isa, "read_gb_per_s": self.read_gb_per_s,
-                "int8_gmac_per_s": self.int8_gmac_per_s, "bf16_gmac_per_s": self.bf16_gmac_per_s}
+                **{f"{name}_gmac_per_s": self.gmac_per_s.get(name) for name in OPERANDS}}
 
     @classmethod
     def from_json(cls, value: Any) -> Roof:
         """Returns the roof that `to_json` wrote. Raises ValueError if the value is anything else."""
         try:
             read = {int(threads): _figures(by_set) for threads, by_set in value["read_gb_per_s"].items()}
-            int8, bf16 = (None if value[name] is None else _figures(value[name])
-                          for name in ("int8_gmac_per_s", "bf16_gmac_per_s"))
-            if not read:
-                raise ValueError("no figures")
-            return cls(str(value["cpu"]), str(value["isa"]), read, int8, bf16)
+            stored = {name: value[f"{name}_gmac_per_s"] for name in OPERANDS}
+            gmacs = {name: _figures(figures) for name, figures in stored.items() if figures is not None}
+            if not read or len(gmacs) not in (0, len(OPERANDS)):
+                raise ValueError("figures are missing")
+            return cls(str(value["cpu"]), str(value["isa"]), read, gmacs)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a roof: {error}") from None
 
@@ -129,7 +129,10 @@ def _figures(value: Any) -> dict[int, float]:
     return figures
 
 
-def _greater(one: Figures | None, other: Figures | None) -> Any:
-    if one is None or other is None:
-        return one or other
+def _greatest(one: Mapping[Any, Figures], other: Mapping[Any, Figures]) -> dict[Any, Figures]:
+    """Returns the maximum of each figure of either."""
+    return {key: _greater(one.get(key, {}), other.get(key, {})) for key in {**other, **one}}
+
+
+def _greater(one: Figures, other: Figures) -> Figures:
     return {key: max(one.get(key, 0.0), other.get(key, 0.0)) for key in sorted({*one, *other})}

@@ -1,7 +1,7 @@
 """Drut for the comparison. Besides the usual actions:
 
 {"do": "costs", "shapes": [[rows, samples, kv_tokens, row_tokens], ...]}
-    -> {"costs": [[[bytes, macs, float_macs], ...], ...]}   of each operation of such a step
+    -> {"costs": [[[bytes, macs by class], ...], ...]}   of each operation of such a step
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Engine(Stepwise):
     def costs(self, shapes: list[list[int]]) -> Answer:
         ops = self.llm.engine.runner.plan.ops
         steps = [[op.cost(StepShape(*shape)) for op in ops] for shape in shapes]
-        return {"costs": [[[c.bytes, c.macs, c.float_macs] for c in step] for step in steps]}
+        return {"costs": [[[c.bytes, c.macs] for c in step] for step in steps]}
 
     def run(self, prompts: list[list[int]], new_tokens: int) -> tuple[list[list[float]], list[int]]:
         params = drut.SamplingParams(max_tokens=new_tokens, temperature=0, ignore_eos=True)

@@ -10,6 +10,7 @@ import msgspec
 from drut.constrain.constraint import Constraint
 from drut.engine.request.output import Chunk
 from drut.engine.request.params import NEUTRAL, SamplingParams
+from drut.observe.ledger import Macs
 
 
 class Submit(msgspec.Struct, frozen=True, tag="submit"):
@@ -45,8 +46,7 @@ class SetRoof(msgspec.Struct, frozen=True, tag="roof"):
     """Sets the roof of this machine for the engine's threads, per second. From then on Stats have roofline times."""
 
     read: dict[int, float]  # bytes, by the bytes of the working set
-    int8_macs: float
-    float_macs: float
+    macs: Macs
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
