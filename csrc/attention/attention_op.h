@@ -104,11 +104,13 @@ inline void finish(const DrutAttention& o, const QueryHead& c) {
   alignas(64) float x[kMaxHeadDim];
   V inverse = vset(softmax_factor(o, c));
   for (int d = 0; d < o.head_dim; d += 16) vstore(x + d, vmul(vload(c.acc + d), inverse));
-  if (o.out_format != kActInt8) {
+  if (!(o.out_format & (kActInt8 | kActWide))) {
     memcpy(o.out + int64_t(c.row) * o.out_stride + c.head * o.head_dim, x, size_t(o.head_dim) * 4);
     return;
   }
-  for (int d = 0; d < o.head_dim; d += kGroup) store_activations(o.out, o.out_stride, kActInt8, c.row, (c.head * o.head_dim + d) / kGroup, x + d);
+  const int step = groups_at_once(o.out_format) * kGroup;
+  for (int d = 0; d < o.head_dim; d += step)
+    store_activations(o.out, o.out_stride, o.out_format, c.row, (c.head * o.head_dim + d) / kGroup, x + d, step > kGroup ? x + d + kGroup : nullptr);
 }
 
 template <class Kv> void attend_units(const DrutAttention& o, const DrutContext& c, const SplitKvSchedule& schedule, Worker& w) {

@@ -3,12 +3,13 @@
 #pragma once
 #include "base/layout.h"
 
-constexpr int32_t kAbiVersion = 11;
+constexpr int32_t kAbiVersion = 12;
 constexpr int32_t kStepVersion = 5;
 constexpr int kPage = 16;       // tokens per KV page
 constexpr int kChunk = 256;     // tokens per attention chunk
 constexpr int kPanel = 32;      // outputs per weight panel
 constexpr int kGroup = 32;      // elements per quantization group of activations
+constexpr int kMaxSlices = 8;   // maximum of slices in which K is summed
 constexpr int kMaxTop = 20;     // maximum of top logprobs per sample
 constexpr int kMaxExperts = 1024;
 
@@ -24,12 +25,13 @@ struct DrutMatrix {
   const float* bias;     // n floats, padded to whole panels, or null
   const int32_t* order;  // (k): column i reads element order[i] of a row, int8 activations only; null: element i
   int32_t kind, n, k;
+  int32_t slices;  // K is summed in so many slices, a power of two up to kMaxSlices, which a binary tree joins
   // kW4, kW8, kFP8 only, else 0. group: elements of K per scale, a multiple of 32, or 0 for one scale per row;
   // scale: type of the scales (DrutScale); zeros: 1 if each scale has a zero point.
-  int32_t group, scale, zeros;
+  int32_t group, scale, zeros, reserved;
 };
-DRUT_LAYOUT(DrutMatrix, FIELD(data), FIELD(bias), FIELD(order), FIELD(kind), FIELD(n), FIELD(k), FIELD(group),
-            FIELD(scale), FIELD(zeros));
+DRUT_LAYOUT(DrutMatrix, FIELD(data), FIELD(bias), FIELD(order), FIELD(kind), FIELD(n), FIELD(k),
+            FIELD(slices), FIELD(group), FIELD(scale), FIELD(zeros), FIELD(reserved));
 
 // First member of the struct of every operation.
 struct DrutOp {
@@ -40,8 +42,8 @@ DRUT_LAYOUT(DrutOp, FIELD(code), FIELD(layer));
 
 // Activation formats between an operation that produces rows and the matrices that read them (matmul/activations.h).
 // Bits, so that a set of formats is their sum. out_format and in_format of an operation are kActFloat, kActBf16, or
-// kActInt8: then the buffer of floats holds quantized groups instead.
-enum DrutActivationFormat : int32_t { kActInt8 = 1, kActFloat = 2, kActBf16 = 4 };
+// kActInt8: then the buffer of floats holds quantized groups instead. kActWide: int8 with one scale for two groups.
+enum DrutActivationFormat : int32_t { kActInt8 = 1, kActFloat = 2, kActBf16 = 4, kActWide = 8 };
 
 // x / rms(x) * weight; with subtract_mean: (x - mean) / deviation * weight + bias. weight is null: no norm.
 struct DrutNorm {

@@ -3,6 +3,7 @@
 #include "base/abi.h"
 #include "base/pool.h"
 #include "simd/simd.h"
+#include "weights/kinds.h"
 
 namespace {
 
@@ -24,22 +25,26 @@ constexpr int kCodeZero = 128;
 #endif
 
 inline int activation_format(const DrutMatrix* m) {
-  return m->kind == kF32 || m->kind == kF16 || m->kind == kFP8 ? kActFloat : m->kind == kBF16 ? kActBf16 : kActInt8;
+  if (m->kind == kF32 || m->kind == kF16 || m->kind == kFP8) return kActFloat;
+  return m->kind == kBF16 ? kActBf16 : scaled_by_row(*m) ? kActWide : kActInt8;
 }
 
 // Rows of k activations, k a multiple of 32, in one or more formats. Formats that are not needed are null.
 struct Acts {
   const ActGroup* groups;  // (rows, k/32)
+  const ActGroup* wide;    // (rows, k/32): pairs of groups have one scale
   const float* floats;     // (rows, float_stride)
   const float* bf16;       // (rows, k): rounded to bf16
   int k, float_stride;
 };
 
-inline int64_t act_row_bytes(int k) { return int64_t(k / kGroup) * sizeof(ActGroup) + int64_t(k) * 8; }
+inline int64_t act_row_bytes(int k) { return int64_t(k / kGroup) * 2 * sizeof(ActGroup) + int64_t(k) * 8; }
 
-inline void quantize_group(const float* x, ActGroup* out) {
+inline I largest_bits(const float* x) { return imax(as_int(vabs(vload(x))), as_int(vabs(vload(x + 16)))); }
+
+// Quantizes a group whose scale is amax / 127.
+inline void quantize_to(const float* x, float amax, ActGroup* out) {
   V a = vload(x), b = vload(x + 16);
-  float amax = num::from_bits(uint32_t(imaximum(imax(as_int(vabs(a)), as_int(vabs(b))))));  // a NaN is the largest
   float inverse = amax > 0 ? 127.0f / amax : 0.0f;
   store_int8(out->q, vmul(a, vset(inverse)));
   store_int8(out->q + 16, vmul(b, vset(inverse)));
@@ -52,6 +57,17 @@ inline void quantize_group(const float* x, ActGroup* out) {
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
   out->zero128 = -kCodeZero * sum;
+}
+
+inline void quantize_group(const float* x, ActGroup* out) {
+  quantize_to(x, num::from_bits(uint32_t(imaximum(largest_bits(x)))), out);  // a NaN is the largest
+}
+
+// Two groups with one scale.
+inline void quantize_pair(const float* x, ActGroup* out) {
+  const float amax = num::from_bits(uint32_t(imaximum(imax(largest_bits(x), largest_bits(x + kGroup)))));
+  quantize_to(x, amax, out);
+  quantize_to(x + kGroup, amax, out + 1);
 }
 
 // out = x / rms(x) * weight over `width` elements. The padding up to k stays zero because weight is zero there.
@@ -104,18 +120,34 @@ inline void prepare_row(const Acts& a, int formats, const float* x, const DrutNo
     ActGroup* g = const_cast<ActGroup*>(a.groups) + int64_t(row) * (a.k / kGroup);
     for (int i = 0; i < a.k; i += kGroup) quantize_group(y + i, g + i / kGroup);
   }
+  if (formats & kActWide) {
+    ActGroup* g = const_cast<ActGroup*>(a.wide) + int64_t(row) * (a.k / kGroup);
+    int i = 0;
+    for (; i + kGroup < a.k; i += 2 * kGroup) quantize_pair(y + i, g + i / kGroup);
+    if (i < a.k) quantize_group(y + i, g + i / kGroup);
+  }
   if (formats & kActBf16) {
     float* b = const_cast<float*>(a.bf16) + int64_t(row) * a.k;
     for (int i = 0; i < a.k; i += 16) store_bf16(b, i, vround_bf16(vload(y + i)));
   }
 }
 
+// Groups that store_activations writes in one call, except for the last of a row.
+inline int groups_at_once(int format) { return format == kActWide ? 2 : 1; }
+
 // Writes group g (elements 32g to 32g+31) of a row in the format in which the next operation reads it: kActFloat,
-// kActBf16, or kActInt8, which stores quantized groups in the same memory.
-inline void store_activations(float* out, int stride, int format, int row, int g, const float* x) {
+// kActBf16, or kActInt8, which stores quantized groups in the same memory; for kActWide also group g + 1, `second`, if
+// the row has it.
+inline void store_activations(float* out, int stride, int format, int row, int g, const float* x, const float* second = nullptr) {
   float* to = out + int64_t(row) * stride;
-  if (format == kActInt8) {
-    quantize_group(x, reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g);
+  ActGroup* groups = reinterpret_cast<ActGroup*>(out) + int64_t(row) * (stride / kGroup) + g;
+  if (second) {
+    alignas(64) float both[2 * kGroup];
+    memcpy(both, x, kGroup * 4);
+    memcpy(both + kGroup, second, kGroup * 4);
+    quantize_pair(both, groups);
+  } else if (format == kActInt8 || format == kActWide) {
+    quantize_group(x, groups);
   } else if (format == kActBf16) {
     for (int i = 0; i < kGroup; i += 16) store_bf16(to, g * kGroup + i, vround_bf16(vload(x + i)));
   } else {
@@ -124,7 +156,8 @@ inline void store_activations(float* out, int stride, int format, int row, int g
 }
 // Rows of k that store_activations wrote in this format.
 inline Acts stored_activations(const float* in, int k, int format) {
-  return {format == kActInt8 ? reinterpret_cast<const ActGroup*>(in) : nullptr, format == kActFloat ? in : nullptr, format == kActBf16 ? in : nullptr, k, k};
+  const ActGroup* groups = reinterpret_cast<const ActGroup*>(in);
+  return {format == kActInt8 ? groups : nullptr, format == kActWide ? groups : nullptr, format == kActFloat ? in : nullptr, format == kActBf16 ? in : nullptr, k, k};
 }
 
 // Up to so many rows, each worker prepares all rows for itself: that costs less than a barrier.
@@ -142,6 +175,8 @@ Acts prepare(Worker& w, const DrutContext& c, int formats, const float* x, int s
   Acts a;
   a.k = k;
   a.groups = reinterpret_cast<const ActGroup*>(base);
+  base += int64_t(rows) * (k / kGroup) * sizeof(ActGroup);
+  a.wide = reinterpret_cast<const ActGroup*>(base);
   base += int64_t(rows) * (k / kGroup) * sizeof(ActGroup);
   a.bf16 = reinterpret_cast<const float*>(base);
   base += int64_t(rows) * k * 4;

@@ -32,11 +32,11 @@ template <int K> inline int32_t zero_point_term(const ActGroup& x, int part) {
   return t.zero == 8 ? x.zero8 : t.zero == 128 ? x.zero128 : t.zero == 16 ? 2 * x.zero8 : 0;
 }
 
-// sum[r][h] = dot products of row r of a part with the outputs of half from + h, for h < H.
+// sum[r][h] = dot products of row r of a part with the outputs of half from + h, for h < H. more: adds to sum.
 #if defined(DRUT_NARROW_DOTS)
 // For instruction sets without a four-product instruction: pairs of products are summed in 16 bits for as many quads as
 // cannot overflow, then widened. 8-bit codes are split into two 4-bit halves.
-template <int K, int R, int H>
+template <int K, int R, int H, bool more = false>
 inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int part, int from, I (*sum)[H]) {
   constexpr Kind t = kind_of(K);
   constexpr bool split = t.bits == 8 || t.table;
@@ -45,7 +45,10 @@ inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int par
   constexpr int run = fit < quads ? fit : quads;
   static_assert(H == 1, "registers are for one half");
 DRUT_UNROLL
-  for (int r = 0; r < R; ++r) sum[r][0] = iset(zero_point_term<K>(act[r * groups], part));
+  for (int r = 0; r < R; ++r) {
+    const I start = iset(zero_point_term<K>(act[r * groups], part));
+    sum[r][0] = more ? iadd(sum[r][0], start) : start;
+  }
 DRUT_UNROLL
   for (int high = 0; high <= split; ++high) {
 DRUT_UNROLL
@@ -66,14 +69,17 @@ DRUT_UNROLL
   }
 }
 #else
-template <int K, int R, int H>
+template <int K, int R, int H, bool more = false>
 inline void part_dots(const uint8_t* b, const ActGroup* act, int groups, int part, int from, I (*sum)[H]) {
   constexpr Kind t = kind_of(K);
   constexpr int quads = 8 / t.parts;
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
 DRUT_UNROLL
-    for (int h = 0; h < H; ++h) sum[r][h] = iset(zero_point_term<K>(act[r * groups], part));
+    for (int h = 0; h < H; ++h) {
+      const I start = iset(zero_point_term<K>(act[r * groups], part));
+      sum[r][h] = more ? iadd(sum[r][h], start) : start;
+    }
   }
 DRUT_UNROLL
   for (int i = 0; i < quads; ++i) {

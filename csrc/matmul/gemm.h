@@ -1,5 +1,5 @@
-// The matrix kernels: up to kMaxRows rows of activations times one panel of 32 outputs. A lane is an output, so every
-// output accumulates along K in ascending order, and its bits do not depend on the number of rows.
+// The matrix kernels: up to kMaxRows rows of activations times groups of one panel of 32 outputs. A lane is an output, so
+// every output accumulates along K in ascending order, and its bits do not depend on the number of rows.
 #pragma once
 #include "matmul/dots.h"
 #include "weights/packing.h"
@@ -16,12 +16,11 @@ struct PanelPrefetch {
   }
 };
 
-// Groups [begin, end) along K.
-struct GroupRange { int begin, end; };
+// Groups [begin, end) along K. fresh: their sum starts at +0; else it continues the sum in the tile.
+struct GroupRange { int begin, end; bool fresh; };
 
-// Multiplies rows `row`.. of a by the groups of a panel. b: the first of `groups` in memory. tile: (rows, 32) results;
-// if groups.begin > 0 it holds the sum of the earlier groups, which only unpacked kinds support: others take all
-// groups.
+// Multiplies rows `row`.. of a by the groups of a panel. b: the unit in memory that has the first of `groups`. tile:
+// (rows, 32) sums.
 using PanelKernel = void (*)(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const Acts& a, int row, float* tile, PanelPrefetch prefetch);
 
 inline V load_scales(int scale, const uint8_t* p, int half) {
@@ -94,13 +93,15 @@ void int_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const A
   const Layout l(m);
   const int span = t.variable_units() ? l.span : t.groups(), head_bytes = t.variable_units() ? l.head : t.head_bytes();
   constexpr bool one_scale = t.scale == Scale::kGroup;  // one scale for the whole unit: loaded once
+  constexpr bool one_group = !t.variable_units() && t.groups() == 1;
   const bool minima = t.minimum || (one_scale && m.zeros);
   const ActGroup* act = a.groups + int64_t(row) * groups + range.begin;
-  Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, K < kUnpacked || !range.begin);
-  for (int unit = range.begin; unit < range.end; unit += span) {
+  Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, range.fresh);
+  int done = one_group ? 0 : range.begin % span;  // groups of the first unit before the range
+  for (int at = range.begin, here; at < range.end; at += here, done = 0) {
     const uint8_t* head = b;
-    b += head_bytes;
-    const int here = t.variable_units() && range.end - unit < span ? range.end - unit : span;
+    b += head_bytes + done * t.group_bytes();
+    here = one_group ? 1 : range.end - at < span - done ? range.end - at : span - done;
     V d[H], minimum[H];
 DRUT_UNROLL
     for (int h = 0; one_scale && h < H; ++h) {
@@ -138,6 +139,58 @@ DRUT_UNROLL
   acc.finish();
 }
 
+// Codes with one scale per row, activations with one scale for each pair of groups. For each pair, ascending: s = exact
+// dot product of the codes less their zero points and the activations; acc = fma(float(s), act_scale, acc). `finish_rows`
+// multiplies by the scales of the rows. b: the panel; for kUnpackedRow kRowHead bytes that start with the zero points,
+// then groups.
+constexpr int kRowHead = 64;
+template <int K, int R, int H>
+void row_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch, int from) {
+  constexpr int bytes = kind_of(K).group_bytes();
+  const int groups = a.k / kGroup;
+  const uint8_t* zeros = K == kUnpackedRow ? b : b + kPanel * scale_size(m.scale);
+  b += K == kUnpackedRow ? kRowHead : Layout(m).head + int64_t(range.begin) * bytes;
+  const ActGroup* act = a.wide + int64_t(row) * groups + range.begin;
+  Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, range.fresh);
+  V eighth[H];  // of the zero points: zero8 is minus eight times the sum of the activations, and all of it is exact
+DRUT_UNROLL
+  for (int h = 0; m.zeros && h < H; ++h) eighth[h] = vmul(to_float(iload_i8(zeros + 16 * (from + h))), vset(0.125f));
+  for (int g = range.begin; g < range.end; g += 2, act += 2) {
+    const bool pair = g + 1 < range.end;
+    I sum[R][H];
+    part_dots<K, R, H>(b, act, groups, 0, from, sum);
+    prefetch(b += bytes);
+    if (pair) {
+      part_dots<K, R, H, true>(b, act + 1, groups, 0, from, sum);
+      prefetch(b += bytes);
+    }
+DRUT_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const ActGroup& x = act[r * groups];
+      const V scale = vset(x.scale), minus_sum = vset(float(x.zero8 + (pair ? (&x)[1].zero8 : 0)));
+DRUT_UNROLL
+      for (int h = 0; h < H; ++h) {
+        V s = to_float(sum[r][h]);
+        if (m.zeros) s = vfma(minus_sum, eighth[h], s);
+        acc.put(r, h, vfma(s, scale, acc.get(r, h)));
+      }
+    }
+  }
+  acc.finish();
+}
+
+// Multiplies `rows` rows of sums by the scales of a panel's rows.
+inline void finish_rows(const DrutMatrix& m, const uint8_t* panel, int rows, float* tile) {
+  const V d[2] = {load_scales(m.scale, panel, 0), load_scales(m.scale, panel, 1)};
+  for (int i = 0; i < rows * kPanel; i += 16) vstore(tile + i, vmul(vload(tile + i), d[i / 16 % 2]));
+}
+
+template <int K, int R>
+void row_panel(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+  row_halves<K, R, kHalves>(m, b, groups, a, row, tile, prefetch, 0);
+  if (kHalves == 1) row_halves<K, R, kHalves>(m, b, groups, a, row, tile, {0, 0}, 1);
+}
+
 template <int K, int R>
 void int_panel(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
   int_halves<K, R, kHalves>(m, b, groups, a, row, tile, prefetch, 0);
@@ -147,12 +200,15 @@ void int_panel(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const A
 // Float kinds: acc = fma(weight, activation, acc), k ascending. bf16 takes the odd element of a pair before the even
 // one.
 template <int Kind, int R>
-void float_panel(const DrutMatrix&, const uint8_t* b, GroupRange, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+void float_panel(const DrutMatrix&, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
   const float* x = Kind == kBF16 ? a.bf16 + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
   V acc[R][2];
 DRUT_UNROLL
-  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = vset(0.0f);
+  for (int r = 0; r < R; ++r) {
+DRUT_UNROLL
+    for (int h = 0; h < 2; ++h) acc[r][h] = range.fresh ? vset(0.0f) : vload(tile + r * 32 + h * 16);
+  }
   auto step = [&](V w0, V w1, int k) {
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -161,7 +217,7 @@ DRUT_UNROLL
       acc[r][1] = vfma(w1, v, acc[r][1]);
     }
   };
-  for (int k = 0; k < a.k; k += 2, b += Kind == kF32 ? 256 : 128) {
+  for (int k = range.begin * kGroup; k < range.end * kGroup; k += 2, b += Kind == kF32 ? 256 : 128) {
     if (k % kGroup == 0) prefetch(b);
     if (Kind == kBF16) {
       Bf16Pair w0 = bf16_pair_load(b), w1 = bf16_pair_load(b + 64);
@@ -187,19 +243,22 @@ DRUT_UNROLL
   }
 }
 
-// FP8: for each unit p = fma(2^-8 weight, activation, p), k ascending from +0; then acc = fma(p, 2^8 scale, acc).
+// FP8: for each unit, as far as it is in the range, p = fma(2^-8 weight, activation, p), k ascending from +0; then
+// acc = fma(p, 2^8 scale, acc).
 template <int R>
-void fp8_panel(const DrutMatrix& m, const uint8_t* b, GroupRange, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+void fp8_panel(const DrutMatrix& m, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
   const float* x = a.floats + int64_t(row) * a.float_stride;
   const Layout l(m);
-  for (int i = 0; i < R * kPanel; i += 16) vstore(tile + i, vset(0.0f));
-  for (int k = 0; k < a.k;) {
+  for (int i = 0; range.fresh && i < R * kPanel; i += 16) vstore(tile + i, vset(0.0f));
+  int done = range.begin % l.span;  // groups of the first unit before the range
+  for (int at = range.begin, here; at < range.end; at += here, done = 0) {
     const uint8_t* head = b;
-    b += l.head;
+    b += l.head + done * l.group;
+    here = range.end - at < l.span - done ? range.end - at : l.span - done;
     V p[R][2];
 DRUT_UNROLL
     for (int r = 0; r < R; ++r) p[r][0] = p[r][1] = vset(0.0f);
-    for (const int end = a.k - k < l.span * kGroup ? a.k : k + l.span * kGroup; k < end; k += 2, b += 2 * kPanel) {
+    for (int k = at * kGroup; k < (at + here) * kGroup; k += 2, b += 2 * kPanel) {
       if (k % kGroup == 0) prefetch(b);
       V even[2], odd[2];
       vload_e4m3_pairs(b, even, odd);
@@ -226,6 +285,9 @@ template <int R> PanelKernel kernel_for(int kind) {
     case kUnpackedMinimum: return int_panel<kUnpackedMinimum, R>;
     case kUnpackedHalves: return int_panel<kUnpackedHalves, R>;
     case kUnpackedHalvesMinimum: return int_panel<kUnpackedHalvesMinimum, R>;
+    case kUnpackedRow: return row_panel<kUnpackedRow, R>;
+    case kRowW4: return row_panel<kRowW4, R>;
+    case kRowW8: return row_panel<kRowW8, R>;
     case kFP8: return fp8_panel<R>;
     case kF32: return float_panel<kF32, R>;
     case kF16: return float_panel<kF16, R>;
@@ -235,6 +297,9 @@ template <int R> PanelKernel kernel_for(int kind) {
 }
 
 constexpr int at_most(int rows) { return rows < kMaxRows ? rows : kMaxRows; }
+
+// The kind of the kernels that read the matrix as it is stored.
+inline int kernel_kind(const DrutMatrix& m) { return !scaled_by_row(m) ? m.kind : m.kind == kW4 ? kRowW4 : kRowW8; }
 
 inline PanelKernel kernel_of(int kind, int rows) {
   switch (rows) {

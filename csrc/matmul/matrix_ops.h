@@ -101,7 +101,7 @@ inline int identity(int i) { return i; }
 
 void project(const DrutProject& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
-  Acts a = o.in_format == kActInt8 ? stored_activations(o.source, o.weight->k, kActInt8)
+  Acts a = o.in_format & (kActInt8 | kActWide) ? stored_activations(o.source, o.weight->k, o.in_format)
                               : prepare(w, c, activation_format(o.weight), o.source, o.in_stride, o.weight->k, kNoNorm, 0,
                                         o.weight->order, s.rows, identity);
   parallel_matrix(w, panels(*o.weight), s.rows, [&](int p, int begin, int end, bool next) {
@@ -161,21 +161,27 @@ inline void activate(int kind, float* y, const float* z) {
 }
 
 inline Prefetch prefetch_of_gate_up(const Worker& w, const DrutGateUp& o) {
-  return prefetch_of_panels(w, panels(*o.up), 1, o.up, o.gate);
+  const int span = groups_at_once(o.out_format);
+  return prefetch_of_panels(w, (panels(*o.up) + span - 1) / span, span, o.up, o.gate);
 }
 
 void gate_up(const DrutGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   const DrutMatrix* first = o.gate ? o.gate : o.up;
   Acts a = prepare(w, c, activation_format(first) | activation_format(o.up), o.x, o.stride, o.up->k, o.norm, o.width, first->order, s.rows, identity);
-  parallel_matrix(w, panels(*o.up), s.rows, [&](int p, int begin, int end, bool next) {
-    Tile y, z;
-    multiply(*first, p, a, begin, end - begin, next_panel(*first, p, next), y.of);
-    if (o.gate) multiply(*o.up, p, a, begin, end - begin, next_panel(*o.up, p, next), z.of);
-    for (int row = begin, at = 0; row < end; ++row, at += kPanel) {
-      activate(o.activation, y.of + at, o.gate ? z.of + at : nullptr);
-      store_activations(o.out, o.out_stride, o.out_format, row, p, y.of + at);
+  const int all = panels(*o.up), span = groups_at_once(o.out_format);
+  parallel_matrix(w, (all + span - 1) / span, s.rows, [&](int unit, int begin, int end, bool next) {
+    Tile y[2], z;
+    const int from = unit * span, stop = from + span < all ? from + span : all;
+    for (int p = from; p < stop; ++p) {
+      const bool more = next || p + 1 < stop;
+      float* of = y[p - from].of;
+      multiply(*first, p, a, begin, end - begin, next_panel(*first, p, more), of);
+      if (o.gate) multiply(*o.up, p, a, begin, end - begin, next_panel(*o.up, p, more), z.of);
+      for (int at = 0; at < (end - begin) * kPanel; at += kPanel) activate(o.activation, of + at, o.gate ? z.of + at : nullptr);
     }
+    for (int row = begin, at = 0; row < end; ++row, at += kPanel)
+      store_activations(o.out, o.out_stride, o.out_format, row, from, y[0].of + at, stop - from == 2 ? y[1].of + at : nullptr);
   });
   w.barrier();
 }

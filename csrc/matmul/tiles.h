@@ -1,5 +1,5 @@
-// Many rows times a panel: splits the rows into kernel calls, and for many rows unpacks parts of the panel once for all
-// calls.
+// Many rows times a panel: splits the rows into kernel calls, for many rows unpacks parts of the panel once for all
+// calls, and joins the sums of the slices of K.
 #pragma once
 #include "matmul/unpack_panel.h"
 
@@ -28,27 +28,57 @@ inline PanelPrefetch panel_prefetch(const DrutMatrix& m, int p, const uint8_t* n
   return {next - panel(m, p) + first * 64, lines * (pass + 1) / passes - first};
 }
 
+// Sums K in the slices of m, cut at activation groups floor(i * groups / slices), and joins them by one binary tree, so that a sum
+// does not depend on how many machines compute the slices. body(range, to) computes a slice into a tile of `floats`
+// sums; spare: memory for the sums that wait, kSliceDepth tiles. tile: the result.
+constexpr int kSliceDepth = 3;
+static_assert(1 << kSliceDepth == kMaxSlices, "");
+template <class Body> void sum_slices(const DrutMatrix& m, int floats, float* tile, float* spare, Body body) {
+  const int all = m.k / kGroup, each = scaled_by_row(m) ? 2 : 1, units = (all + each - 1) / each;  // groups with one scale
+  const auto cut = [=](int i) { return units * i / m.slices * each < all ? units * i / m.slices * each : all; };
+  int depth = 0;  // complete sums: in tile, then in spare
+  for (int i = 0; i < m.slices; ++i) {
+    body(GroupRange{cut(i), cut(i + 1), true}, depth ? spare + (depth - 1) * floats : tile);
+    ++depth;
+    for (int even = i + 1; even % 2 == 0; even /= 2, --depth) {
+      float *left = depth > 2 ? spare + (depth - 3) * floats : tile, *right = spare + (depth - 2) * floats;
+      for (int n = 0; n < floats; n += 16) vstore(left + n, vadd(vload(left + n), vload(right + n)));
+    }
+  }
+}
+
 inline void multiply_packed(const DrutMatrix& m, int p, const Acts& a, int row, int count, const uint8_t* next, float* tile) {
+  const Layout l(m);
+  alignas(64) float spare[kSliceDepth * kMaxRows * kPanel];
   for_row_blocks(count, [&](int from, int rows, int pass, int passes) {
-    kernel_of(m.kind, rows)(m, panel(m, p), {0, m.k / kGroup}, a, row + from, tile + from * kPanel, panel_prefetch(m, p, next, pass, passes));
+    const PanelPrefetch prefetch = panel_prefetch(m, p, next, pass, passes);
+    const PanelKernel kernel = kernel_of(kernel_kind(m), rows);
+    sum_slices(m, rows * kPanel, tile + from * kPanel, spare, [&](GroupRange groups, float* to) {
+      kernel(m, unit_of(l, panel(m, p), groups.begin), groups, a, row + from, to, prefetch);
+    });
   });
 }
 
 inline void multiply_unpacked(const DrutMatrix& m, int p, const Acts& a, int row, int count, const uint8_t* next, float* tile) {
-  alignas(64) uint8_t unpacked[kUnpackedBytes];
-  const int kind = unpacked_kind(m), all = m.k / kGroup, fit = kUnpackedBytes / kind_of(kind).group_bytes();
+  alignas(64) uint8_t unpacked[kRowHead + kUnpackedBytes];
+  memcpy(unpacked, panel(m, p) + kPanel * scale_size(m.scale), kPanel);  // zero points, of kUnpackedRow
+  alignas(64) float spare[kSliceDepth * kRowBlock * kPanel];
+  const int kind = unpacked_kind(m), all = m.k / kGroup, fit = kUnpackedBytes / kind_of(kind).group_bytes() / 2 * 2;
+  uint8_t* codes = kind == kUnpackedRow ? unpacked + kRowHead : unpacked;
   const int64_t bytes = panel_bytes(m);
-  for (GroupRange groups{0, 0}; groups.begin < all; groups.begin = groups.end) {
-    groups.end = groups.begin + fit < all ? groups.begin + fit : all;
-    unpack_panel_groups(m, panel(m, p), groups, unpacked);
-    for_row_blocks(count, [&](int from, int rows, int pass, int passes) {
-      kernel_of(kind, rows)(m, unpacked, groups, a, row + from, tile + from * kPanel, {0, 0});
-      if (!next) return;  // an even share of the next panel
-      const int64_t parts = int64_t(all) * passes, begin = int64_t(groups.begin) * passes + int64_t(groups.end - groups.begin) * pass;
-      const int64_t first = bytes * begin / parts, end = bytes * (begin + groups.end - groups.begin) / parts;
-      for (int64_t i = first / 64 * 64; i < end; i += 64) __builtin_prefetch(next + i, 0, 2);
-    });
-  }
+  sum_slices(m, count * kPanel, tile, spare, [&](GroupRange slice, float* to) {
+    for (GroupRange groups = slice; groups.begin < slice.end; groups = {groups.end, slice.end, false}) {
+      if (groups.begin + fit < slice.end) groups.end = groups.begin + fit;
+      unpack_panel_groups(m, panel(m, p), groups, codes);
+      for_row_blocks(count, [&](int from, int rows, int pass, int passes) {
+        kernel_of(kind, rows)(m, unpacked, groups, a, row + from, to + from * kPanel, {0, 0});
+        if (!next) return;  // an even share of the next panel
+        const int64_t parts = int64_t(all) * passes, begin = int64_t(groups.begin) * passes + int64_t(groups.end - groups.begin) * pass;
+        const int64_t first = bytes * begin / parts, end = bytes * (begin + groups.end - groups.begin) / parts;
+        for (int64_t i = first / 64 * 64; i < end; i += 64) __builtin_prefetch(next + i, 0, 2);
+      });
+    }
+  });
 }
 
 // tile (count, 32) = rows row..row + count of a times panel p, plus bias. next: the panel to prefetch, of the same
@@ -56,6 +86,7 @@ inline void multiply_unpacked(const DrutMatrix& m, int p, const Acts& a, int row
 inline void multiply(const DrutMatrix& m, int p, const Acts& a, int row, int count, const uint8_t* next, float* tile) {
   if (count >= kMinRowsToUnpack && unpacked_kind(m) >= 0) multiply_unpacked(m, p, a, row, count, next, tile);
   else multiply_packed(m, p, a, row, count, next, tile);
+  if (scaled_by_row(m)) finish_rows(m, panel(m, p), count, tile);
   for (int i = 0; m.bias && i < count * kPanel; i += 16) vstore(tile + i, vadd(vload(tile + i), vload(m.bias + p * kPanel + i % kPanel)));
 }
 

@@ -2,7 +2,8 @@
 // floats. A kernel then does this work once for all rows. As many groups are unpacked at a time as fit in the
 // first-level cache.
 //
-//   group   1024 B codes as 8-bit codes; per part 32 float scales; per part 32 float minima if the kind has minima
+//   group   1024 B codes as 8-bit codes; per part 32 float scales; per part 32 float minima if the kind has minima;
+//           of kUnpackedRow codes alone
 #pragma once
 #include "matmul/gemm.h"
 
@@ -19,12 +20,13 @@ inline int unpacked_kind(const DrutMatrix& m) {
 #else
   const Kind t = kind_of(m.kind);
   if (!is_integer(m.kind) || t.bits == 8) return -1;
+  if (scaled_by_row(m)) return kUnpackedRow;
   const bool minimum = t.minimum || (t.scale == Scale::kGroup && m.zeros);
   return (t.parts == 2 ? kUnpackedHalves : kUnpacked) + minimum;
 #endif
 }
 
-template <int K> void unpack_panel_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* b, bool minimum, uint8_t* to) {
+template <int K> void unpack_panel_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* b, Kind unpacked, uint8_t* to) {
   constexpr Kind t = kind_of(K);
   const I middle = iset(int32_t((128u - unsigned(t.zero)) * 0x01010101u));
   const uint8_t* s = t.scale == Scale::kGroup ? head : b + t.code_bytes() + t.plane_bytes();
@@ -35,9 +37,9 @@ DRUT_UNROLL
     vstore(codes + 16 * i, as_float(t.zero == 128 ? code : iadd(code, middle)));
   }
 DRUT_UNROLL
-  for (int i = 0; i < 2 * t.parts; ++i) {
+  for (int i = 0; unpacked.scale != Scale::kRow && i < 2 * t.parts; ++i) {
     vstore(scales + 16 * i, scale_of<K>(m, head, s, i / 2, i % 2));
-    if (minimum) vstore(minima + 16 * i, minimum_of<K>(m, head, s, i / 2, i % 2));
+    if (unpacked.minimum) vstore(minima + 16 * i, minimum_of<K>(m, head, s, i / 2, i % 2));
   }
 }
 
@@ -52,7 +54,7 @@ template <int K> void unpack_panel_groups(const DrutMatrix& m, const uint8_t* pa
   for (int g = groups.begin; g < groups.end; head += unit_bytes, done = 0) {
     const uint8_t* b = head + head_bytes + done * t.group_bytes();
     for (; done < span && g < groups.end; ++done, ++g, b += t.group_bytes(), to += unpacked.group_bytes())
-      unpack_panel_group<K>(m, head, b, unpacked.minimum, to);
+      unpack_panel_group<K>(m, head, b, unpacked, to);
   }
 }
 

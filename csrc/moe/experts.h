@@ -55,6 +55,7 @@ class ExpertRows {
     const int k = all_.k;
     const int64_t groups = int64_t(k / kGroup) * sizeof(ActGroup);
     copy_.groups = reinterpret_cast<const ActGroup*>(take(all_.groups, groups, groups, formats_ & kActInt8));
+    copy_.wide = reinterpret_cast<const ActGroup*>(take(all_.wide, groups, groups, formats_ & kActWide));
     copy_.bf16 = reinterpret_cast<const float*>(take(all_.bf16, int64_t(k) * 4, int64_t(k) * 4, formats_ & kActBf16));
     copy_.floats = reinterpret_cast<const float*>(take(all_.floats, int64_t(all_.float_stride) * 4, int64_t(k) * 4, formats_ & kActFloat));
     copy_.k = copy_.float_stride = k;
@@ -75,27 +76,32 @@ template <class Struct> Prefetch prefetch_of_experts(const Worker&, const Struct
 void experts_gate_up(const DrutExpertsGateUp& o, const DrutContext& c, Worker& w) {
   Step s(c.step);
   const DrutRoutes& t = *o.routes;
-  const int formats = activation_format(o.gate) | activation_format(o.up), k = o.gate->k, each = panels(*o.gate);
-  Acts all = prepare(w, c, formats, o.x, o.stride, k, o.norm, o.width, nullptr, s.rows, identity);
-  ExpertRows rows_of(all, formats, t, w.scratch + private_bytes(k));
+  const int formats = activation_format(o.gate) | activation_format(o.up), k = o.gate->k;
+  const int all = panels(*o.gate), span = groups_at_once(o.out_format), each = (all + span - 1) / span;
+  Acts rows = prepare(w, c, formats, o.x, o.stride, k, o.norm, o.width, nullptr, s.rows, identity);
+  ExpertRows rows_of(rows, formats, t, w.scratch + private_bytes(k));
   w.parallel_ranges(t.used_count * each, [&](int from, int to) {
     for (int i = from; i < to; ++i) {
-      const int e = t.used[i / each], p = i % each, pair = t.first[e], count = t.first[e + 1] - pair;
+      const int e = t.used[i / each], from_panel = i % each * span, pair = t.first[e], count = t.first[e + 1] - pair;
+      const int stop = from_panel + span < all ? from_panel + span : all;
       const DrutMatrix &gate = o.gate[e], &up = o.up[e];
-      const int e2 = i + 1 < to ? t.used[(i + 1) / each] : -1, p2 = (i + 1) % each;
+      const int e2 = i + 1 < to ? t.used[(i + 1) / each] : -1, p2 = (i + 1) % each * span;
       const uint8_t *next_gate = e2 < 0 ? nullptr : panel(o.gate[e2], p2), *next_up = e2 < 0 ? nullptr : panel(o.up[e2], p2);
       int first;
       const Acts& a = rows_of.of(e, &first);
       for (int begin = 0; begin < count; begin += kRowBlock) {
         const int end = begin + kRowBlock < count ? begin + kRowBlock : count;
         const bool last = end == count;
-        Tile y, z;
-        multiply(gate, p, a, first + begin, end - begin, last ? next_gate : nullptr, y.of);
-        multiply(up, p, a, first + begin, end - begin, last ? next_up : nullptr, z.of);
-        for (int row = begin, at = 0; row < end; ++row, at += kPanel) {
-          activate(o.activation, y.of + at, z.of + at);
-          store_activations(o.out, o.out_stride, o.out_format, pair + row, p, y.of + at);
+        Tile y[2], z;
+        for (int p = from_panel; p < stop; ++p) {
+          const bool ahead = last && p + 1 == stop;
+          float* of = y[p - from_panel].of;
+          multiply(gate, p, a, first + begin, end - begin, ahead ? next_gate : nullptr, of);
+          multiply(up, p, a, first + begin, end - begin, ahead ? next_up : nullptr, z.of);
+          for (int at = 0; at < (end - begin) * kPanel; at += kPanel) activate(o.activation, of + at, z.of + at);
         }
+        for (int row = begin, at = 0; row < end; ++row, at += kPanel)
+          store_activations(o.out, o.out_stride, o.out_format, pair + row, from_panel, y[0].of + at, stop - from_panel == 2 ? y[1].of + at : nullptr);
       }
     }
   });

@@ -22,7 +22,7 @@
 
 namespace {
 
-enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3, kFloat };
+enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3, kFloat, kRow };
 
 struct Kind {
   int bits;         // bits per code: 4, 5, 6 or 8
@@ -40,7 +40,7 @@ struct Kind {
   constexpr int plane_bytes() const { return bits == 5 ? 128 : bits == 6 ? 256 : 0; }
   constexpr int head_bytes() const { return scale == Scale::kSuper ? (minimum ? 128 : 64) : 0; }
   constexpr int scale_bytes() const {
-    if (scale == Scale::kGroup) return 0;
+    if (scale == Scale::kGroup || scale == Scale::kRow) return 0;
     if (scale == Scale::kFloat) return kPanel * 4 * parts * (minimum ? 2 : 1);
     return scale == Scale::kE4M3 ? 64 : scale == Scale::kExponent ? 32 : scale == Scale::kHalf ? (minimum ? 128 : 64) : 32 * parts * (minimum ? 2 : 1);
   }
@@ -48,8 +48,9 @@ struct Kind {
   constexpr int unit_bytes() const { return head_bytes() + groups() * group_bytes(); }
 };
 
-// Formats to which groups of other kinds are unpacked for many rows (matmul/unpack_panel.h). Never stored.
-enum : int { kUnpacked = 100, kUnpackedMinimum, kUnpackedHalves, kUnpackedHalvesMinimum };
+// Kinds that only kernels have. Groups of other kinds are unpacked to the kUnpacked ones for many rows
+// (matmul/unpack_panel.h). kRowW4 and kRowW8 are kW4 and kW8 with one scale per row.
+enum : int { kUnpacked = 100, kUnpackedMinimum, kUnpackedHalves, kUnpackedHalvesMinimum, kUnpackedRow, kRowW4, kRowW8 };
 
 constexpr Kind kind_of(int kind) {
   switch (kind) {
@@ -57,6 +58,8 @@ constexpr Kind kind_of(int kind) {
     case kUnpackedMinimum: return {8, 128, 1, Scale::kFloat, true, 0, 0, 0};
     case kUnpackedHalves: return {8, 128, 2, Scale::kFloat, false, 0, 0, 0};
     case kUnpackedHalvesMinimum: return {8, 128, 2, Scale::kFloat, true, 0, 0, 0};
+    case kRowW4: return {4, 8, 1, Scale::kRow, false, 0, 0, 0};
+    case kUnpackedRow: case kRowW8: return {8, 128, 1, Scale::kRow, false, 0, 0, 0};
     case kQ4_0: return {4, 8, 1, Scale::kHalf, false, 0, 32, 18};
     case kQ4_1: return {4, 0, 1, Scale::kHalf, true, 0, 32, 20};
     case kQ5_0: return {5, 16, 1, Scale::kHalf, false, 0, 32, 22};
@@ -79,6 +82,9 @@ constexpr Kind kind_of(int kind) {
 }
 
 inline bool is_integer(int kind) { return kind >= kQ4_0 && kind != kFP8; }
+
+// Integer codes with one scale per row, for which activations are quantized in groups of 64.
+inline bool scaled_by_row(const DrutMatrix& m) { return (m.kind == kW4 || m.kind == kW8) && !m.group; }
 
 template <int K> struct Constant { static constexpr int value = K; };
 
@@ -126,6 +132,10 @@ struct Layout {
   }
   int64_t bytes(int groups) const { return int64_t(groups + span - 1) / span * head + int64_t(groups) * group; }
 };
+// The unit that has group `group`.
+inline const uint8_t* unit_of(const Layout& l, const uint8_t* panel, int group) {
+  return panel + group / l.span * (l.head + int64_t(l.span) * l.group);
+}
 inline int panels(const DrutMatrix& m) { return (m.n + kPanel - 1) / kPanel; }
 inline int64_t panel_bytes(const DrutMatrix& m) { return Layout(m).bytes(m.k / kGroup); }
 inline const uint8_t* panel(const DrutMatrix& m, int p) { return m.data + p * panel_bytes(m); }

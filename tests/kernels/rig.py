@@ -48,9 +48,11 @@ class Stored(NamedTuple):
     k: int
     rows: NDArray[np.int32] | None = None
     bias: F32 | None = None
+    slices: int = 1
 
     def on(self, backend: Backend) -> Matrix:
-        return backend.matrix(self.encoding, self.raw, self.n, self.k, rows=self.rows, bias=self.bias)
+        return backend.matrix(self.encoding, self.raw, self.n, self.k, rows=self.rows, bias=self.bias,
+                              slices=self.slices)
 
     def values(self) -> F32:
         """(n, k), in the order `rows`."""

@@ -46,6 +46,11 @@ class Encoding:
         return self.block == 1 or self.name.startswith("fp8")
 
     @property
+    def scaled_by_row(self) -> bool:
+        """Whether integer codes have one scale per row. Then activations are quantized in groups of 64, else of 32."""
+        return not self.is_float and not self.block_bytes and self.group == 0
+
+    @property
     def bits_per_weight(self) -> float:
         """The bits per element of long rows, scales included."""
         if self.block_bytes:

@@ -96,11 +96,12 @@ class Backend(ABC):
 
     @abstractmethod
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> Matrix:
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None, slices: int = 1) -> Matrix:
         """Packs `n` rows of `k` elements stored in `raw`; `rows[i]` is the stored row that becomes row i.
 
         Column i multiplies element `columns[i]` of a row of activations; all matrices of one operation have the same
-        columns. Raises ModelFileError if a scale of the weights is not finite.
+        columns. K is summed in `slices` slices, which a binary tree joins (docs/numerics.md). Raises ModelFileError if
+        a scale of the weights is not finite.
         """
 
     @abstractmethod
@@ -148,7 +149,7 @@ class PackingBackend(Backend):
 
     @abstractmethod
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *, bias: F32 | None = None,
-              columns: NDArray[np.int32] | None = None) -> Matrix:
+              columns: NDArray[np.int32] | None = None, slices: int = 1) -> Matrix:
         """Returns a matrix over bytes that were packed before. The caller must not change the bytes."""
 
     @abstractmethod

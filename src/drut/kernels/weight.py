@@ -10,11 +10,19 @@ from numpy.typing import NDArray
 from drut.formats.encoding import Encoding
 
 PAD = 32  # K and N are padded to this many elements; padding is zero and changes no sum
+MAX_SLICES, LEAST_GROUPS = 8, 8
 
 
 def padded(n: int) -> int:
     """Returns `n` rounded up to whole panels and activation groups."""
     return -(-n // PAD) * PAD
+
+
+def slices_of(k: int) -> int:
+    """Returns the slices in which a row-parallel matrix sums its `k` inputs: the largest power of two up to MAX_SLICES
+    that leaves each slice LEAST_GROUPS groups of activations or more, else 1."""
+    fit = padded(k) // PAD // LEAST_GROUPS
+    return max(1, min(MAX_SLICES, 1 << fit.bit_length() - 1)) if fit else 1
 
 
 class Packed(Protocol):

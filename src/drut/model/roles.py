@@ -61,6 +61,11 @@ AXES: dict[str, Axis] = {
 AXES |= {f"{norm}_bias": Axis.REPLICATE for norm in ("final_norm", "attn_norm", "ffn_norm")}
 
 
+def axis_of(role: str) -> Axis:
+    """Returns the shard axis of a role, with or without its layer's prefix."""
+    return AXES[role.rsplit(".", 1)[-1]]
+
+
 def layer_role(layer: int, role: str) -> str:
     return f"layers.{layer}.{role}"
 

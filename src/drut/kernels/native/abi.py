@@ -9,14 +9,14 @@ from typing import Any
 
 from drut.kernels import descriptor
 
-ABI_VERSION = 11
+ABI_VERSION = 12
 
 KINDS = {"F32": 0, "F16": 1, "BF16": 2, "Q4_0": 3, "Q4_1": 4, "Q8_0": 5, "Q5_0": 6, "Q5_1": 7, "Q2_K": 8,
          "Q3_K": 9, "Q4_K": 10, "Q5_K": 11, "Q6_K": 12, "IQ4_NL": 13, "MXFP4": 14, "IQ4_XS": 15, "int4": 16, "int8": 17,
          "nvfp4": 18, "fp8": 19}
 SCALES = {"f16": 0, "bf16": 1, "f32": 2}
 ACTIVATIONS = {"silu": 0, "gelu_tanh": 1, "gelu_erf": 2, "clamped_swiglu": 3}
-INT8_FORMAT, FLOAT_FORMAT, BF16_FORMAT = 1, 2, 4  # activation formats between operations
+INT8_FORMAT, FLOAT_FORMAT, BF16_FORMAT, WIDE_FORMAT = 1, 2, 4, 8  # activation formats between operations
 KV_DTYPES = {"bf16": 0, "fp32": 1, "int8": 2}
 RESERVED = "reserved"  # a field that only fills a struct to its alignment
 
@@ -51,7 +51,8 @@ class Struct(Structure):
 
 
 class MatrixArgs(Struct):
-    _fields_ = (*pointers("data", "bias", "order"), *int32s("kind", "n", "k", "group", "scale", "zeros"))
+    _fields_ = (*pointers("data", "bias", "order"),
+                *int32s("kind", "n", "k", "slices", "group", "scale", "zeros", RESERVED))
 
 
 class OpArgs(Struct):

@@ -13,8 +13,8 @@ from drut.kernels.weight import PAD, Matrix
 def activation_formats(plan: Plan) -> dict[ops.Op, int]:
     """Returns the format in which each operation writes or reads the rows between operations.
 
-    Attention and feed-forward write int8 if all projections that read their rows take int8, and if the producer's
-    units of work are whole quantization groups; else floats. Experts use the format that their weights take.
+    Attention and feed-forward write int8 if all projections that read their rows take int8 in the same groups, and if
+    the producer's units of work are whole groups; else floats. Experts use the format that their weights take.
     """
     formats: dict[ops.Op, int] = dict.fromkeys(plan.ops, abi.FLOAT_FORMAT)
     consumers: dict[ops.Op, list[ops.Op]] = {}
@@ -33,19 +33,26 @@ def activation_formats(plan: Plan) -> dict[ops.Op, int]:
         if isinstance(op, ops.ExpertsDown):
             formats |= dict.fromkeys((op, gate_ups[op.source.name, op.layer]), _format_of(op.down.encoding))
     for producer, readers in consumers.items():
-        whole_groups = not isinstance(producer, ops.Attention) or producer.kv.head_dim % PAD == 0
-        if whole_groups and readers and all(isinstance(r, ops.Project) and _takes_int8(r.weight) for r in readers):
-            formats |= dict.fromkeys((producer, *readers), abi.INT8_FORMAT)
+        wanted = {_stored_format(r.weight) if isinstance(r, ops.Project) else abi.FLOAT_FORMAT for r in readers}
+        if len(wanted) == 1 and _whole_groups(producer, *wanted):
+            formats |= dict.fromkeys((producer, *readers), *wanted)
     return formats
 
 
 def _format_of(enc: Encoding) -> int:
     """Returns the format that matrices of an encoding read."""
     if not enc.is_float:
-        return abi.INT8_FORMAT
+        return abi.WIDE_FORMAT if enc.scaled_by_row else abi.INT8_FORMAT
     return abi.BF16_FORMAT if enc.name == "BF16" else abi.FLOAT_FORMAT
 
 
-def _takes_int8(weight: Matrix) -> bool:
-    """True if the weight reads int8 rows in their own order: in another column order, groups have other elements."""
-    return not weight.encoding.is_float and weight.columns is None
+def _stored_format(weight: Matrix) -> int:
+    """Returns the format in which a producer may store the rows that the weight reads: floats if it has another column
+    order, because its groups have other elements, or takes no int8."""
+    return abi.FLOAT_FORMAT if weight.encoding.is_float or weight.columns is not None else _format_of(weight.encoding)
+
+
+def _whole_groups(producer: ops.Op, form: int) -> bool:
+    """Returns whether the units of work of the producer are whole groups of activations: of attention heads."""
+    group = 2 * PAD if form == abi.WIDE_FORMAT else PAD
+    return not isinstance(producer, ops.Attention) or producer.kv.head_dim % group == 0

@@ -107,11 +107,11 @@ class NativeBackend(PackingBackend):
         return f"native kernels ({self.isa}), {self.threads} thread{'s' * (self.threads != 1)}"
 
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None, slices: int = 1) -> NativeMatrix:
         data = self._arena.take(self.packed_bytes(enc, n, k))
         if self._pack(enc, raw, n, k, rows, data):
             raise ModelFileError("a scale is not finite")
-        return self.adopt(enc, data, n, k, bias=bias, columns=columns)
+        return self.adopt(enc, data, n, k, bias=bias, columns=columns, slices=slices)
 
     def _pack(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
               data: NDArray[np.uint8]) -> int:
@@ -133,10 +133,11 @@ class NativeBackend(PackingBackend):
                                           order, data.ctypes.data))
 
     def adopt(self, enc: Encoding, data: NDArray[np.uint8], n: int, k: int, *,
-              bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NativeMatrix:
+              bias: F32 | None = None, columns: NDArray[np.int32] | None = None, slices: int = 1) -> NativeMatrix:
         assert data.nbytes == self.packed_bytes(enc, n, k)
+        assert slices in (1, 2, 4, 8)
         struct = _struct(enc, n, k)
-        struct.data = data.ctypes.data
+        struct.data, struct.slices = data.ctypes.data, slices
         if bias is not None:
             bias = _padded(bias, padded(n))
             struct.bias = bias.ctypes.data
@@ -222,7 +223,7 @@ def _struct(enc: Encoding, n: int, k: int) -> abi.MatrixArgs:
     else:
         format_fields = {"kind": abi.KINDS["fp8" if enc.is_float else f"int{enc.bits}"], "group": enc.group,
                          "scale": abi.SCALES[enc.scale], "zeros": enc.offset == "zero_points"}
-    return abi.MatrixArgs(data=None, bias=None, order=None, n=n, k=padded(k), **format_fields)
+    return abi.MatrixArgs(data=None, bias=None, order=None, n=n, k=padded(k), slices=1, **format_fields)
 
 
 def _padded(values: F32, size: int) -> F32:

@@ -45,8 +45,8 @@ class NumpyBackend(Backend):
         return "NumPy kernels"
 
     def matrix(self, enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, *, rows: NDArray[np.int32] | None = None,
-               bias: F32 | None = None, columns: NDArray[np.int32] | None = None) -> NumpyMatrix:
-        return make_matrix(enc, raw, n, k, rows, bias, columns)
+               bias: F32 | None = None, columns: NDArray[np.int32] | None = None, slices: int = 1) -> NumpyMatrix:
+        return make_matrix(enc, raw, n, k, rows, bias, columns, slices)
 
     def stack(self, enc: Encoding, raws: Iterable[NDArray[np.uint8]], count: int, n: int, k: int, *,
               bias: F32 | None = None) -> NumpyStack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ class NumpyMatrix:
     """Quantized: codes (parts, 16 or 32, n padded), scales and minima (parts, n padded). Float: (n, k).
 
     FP8: floats (n, k) as codes say, and scales (groups, n). `columns[i]` is the element of a row that column i takes.
+    K is summed in `slices`.
     """
 
     n: int
@@ -32,6 +34,7 @@ class NumpyMatrix:
     minima: F32 | None = None
     bias: F32 | None = None
     columns: NDArray[np.int32] | None = None
+    slices: int = 1
 
     @property
     def nbytes(self) -> int:
@@ -66,27 +69,37 @@ class NumpyMatrix:
             x = round_bf16(x)
         if self.scales is not None:
             return self._scaled(x, self.scales)
-        # Row by row: a library's matrix product adds in another order for another number of rows.
-        return np.stack([self.floats @ np.ascontiguousarray(row) for row in x])
+        return joined([self._plain(x, part) for part in slice_ranges(self.k, self.slices)])
+
+    def _plain(self, x: F32, part: slice) -> F32:
+        """Returns the products with a slice of K, row by row: a library's matrix product adds in another order for
+        another number of rows."""
+        assert self.floats is not None
+        weights = np.ascontiguousarray(self.floats[:, part])
+        return np.stack([weights @ np.ascontiguousarray(row[part]) for row in x])
 
     def _scaled(self, x: F32, scales: F32) -> F32:
-        assert self.floats is not None
-        out, group = np.zeros((len(x), self.n), np.float32), self.encoding.group_of(self.k)
-        for i, scale in enumerate(scales):
-            part = slice(i * group, (i + 1) * group)
-            weights = np.ascontiguousarray(self.floats[:, part])
-            out += np.stack([weights @ np.ascontiguousarray(row[part]) for row in x]) * scale
-        return out
+        group, sums = self.encoding.group_of(self.k), []
+        for whole in slice_ranges(self.k, self.slices):
+            out = np.zeros((len(x), self.n), np.float32)
+            for i in range(whole.start // group, -(-whole.stop // group)):
+                part = slice(max(whole.start, i * group), min(whole.stop, (i + 1) * group))
+                out += self._plain(x, part) * scales[i]
+            sums.append(out)
+        return joined(sums)
 
     def _integer(self, x: F32) -> F32:
         assert self.codes is not None
         assert self.scales is not None
-        codes, scale, scaled_sum = quantize(x, self.codes.shape[1])
+        part, unit = self.codes.shape[1], 2 * GROUP if self.encoding.scaled_by_row else GROUP
+        codes, scale, scaled_sum = quantize(x, part, scaled=unit)
         dots = np.matmul(codes.transpose(1, 0, 2), self.codes.astype(np.float32))  # (groups, rows, n): exact integers
         terms = dots * scale.T[:, :, None] * self.scales[:, None, :]
         if self.minima is not None:
             terms += scaled_sum.T[:, :, None] * self.minima[:, None, :]
-        return np.asarray(np.add.reduce(terms, axis=0)[:, : self.n], np.float32)
+        sums = [np.add.reduce(terms[cut.start // part : cut.stop // part], axis=0)
+                for cut in slice_ranges(padded(self.k), self.slices, unit)]
+        return np.asarray(joined(sums)[:, : self.n], np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,18 +129,33 @@ class NumpyStack:
         return sum(m.nbytes for m in self.matrices)
 
 
+def slice_ranges(k: int, slices: int, group: int = GROUP) -> list[slice]:
+    """Returns the slices of K, cut at groups of activations of `group` elements."""
+    groups = -(-k // group)
+    cuts = [min(k, i * groups // slices * group) for i in range(slices + 1)]
+    return [slice(*pair) for pair in pairwise(cuts)]
+
+
+def joined(sums: list[F32]) -> F32:
+    """Returns the sum of a power of two of arrays, by one binary tree."""
+    while len(sums) > 1:
+        sums = [left + right for left, right in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]
+
+
 def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDArray[np.int32] | None,
-                bias: F32 | None, columns: NDArray[np.int32] | None = None) -> NumpyMatrix:
+                bias: F32 | None, columns: NDArray[np.int32] | None = None, slices: int = 1) -> NumpyMatrix:
     """Returns a matrix of `n` stored rows in the order `rows`. Raises ModelFileError if a scale is not finite."""
     stored = raw.reshape(n, -1)
     if rows is not None:
         stored = stored[rows]
     if enc.is_float and enc.block_bytes:
-        return NumpyMatrix(n=n, k=k, encoding=enc, floats=formats.decode(enc, stored, k), bias=bias)
+        return NumpyMatrix(n=n, k=k, encoding=enc, floats=formats.decode(enc, stored, k), bias=bias, slices=slices)
     if enc.is_float:
         floats, scale = split_fp8(enc, stored, k)
         _check(floats, scale)
-        return NumpyMatrix(n=n, k=k, encoding=enc, floats=floats, scales=np.ascontiguousarray(scale.T), bias=bias)
+        return NumpyMatrix(n=n, k=k, encoding=enc, floats=floats, scales=np.ascontiguousarray(scale.T), bias=bias,
+                           slices=slices)
     codes, scale, minimum = formats.split(enc, stored, k)
     _check(scale, minimum)
     if enc.name == "MXFP4" and (scale == np.float32(2.0**127)).any():  # all ones: E8M0's NaN
@@ -141,7 +169,7 @@ def make_matrix(enc: Encoding, raw: NDArray[np.uint8], n: int, k: int, rows: NDA
 
     minima = None if minimum is None else of_parts(minimum)
     return NumpyMatrix(n=n, k=k, encoding=enc, codes=_pad(by_part), scales=of_parts(scale), minima=minima, bias=bias,
-                       columns=columns)
+                       columns=columns, slices=slices)
 
 
 def _check(*parts: F32 | None) -> None:

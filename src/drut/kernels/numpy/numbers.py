@@ -83,13 +83,16 @@ def quantize_row(x: F32) -> tuple[F32, F32]:
     return np.where(np.isnan(codes), np.float32(-127), codes), np.asarray(top * np.float32(1 / 127), np.float32)
 
 
-def quantize(x: F32, group: int = GROUP) -> tuple[F32, F32, F32]:
-    """Returns rows as int8 in groups of 32: codes (as float32, exact), scales and scaled sums.
+def quantize(x: F32, group: int = GROUP, *, scaled: int = GROUP) -> tuple[F32, F32, F32]:
+    """Returns rows as int8 with a scale for every `scaled` elements, 32 or 64: codes (as float32, exact), scales and
+    scaled sums.
 
     They come in parts of `group` elements (32, or 16 for weights with scales so fine): (rows, parts, group) and
     (rows, parts) twice.
     """
-    codes, scale = quantize_row(x.reshape(len(x), -1, GROUP))
-    scale = np.repeat(scale, GROUP // group, axis=-1)
-    parts = codes.reshape(len(x), -1, group)
+    rows, k = x.shape
+    whole = np.pad(x, [(0, 0), (0, -k % scaled)])
+    codes, scale = quantize_row(whole.reshape(rows, -1, scaled))
+    scale = np.repeat(scale, scaled // group, axis=-1)[:, : k // group]
+    parts = codes.reshape(rows, -1, group)[:, : k // group]
     return parts, scale, parts.sum(axis=-1) * scale

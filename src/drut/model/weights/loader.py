@@ -15,9 +15,9 @@ from drut.formats.decode import decode
 from drut.formats.encoding import Encoding, encoding
 from drut.formats.planes import F32
 from drut.kernels.backend import Backend, PackingBackend
-from drut.kernels.weight import Matrix, Stack, Vector
+from drut.kernels.weight import Matrix, Stack, Vector, slices_of
 from drut.model.families.table import Stored, StoredExperts
-from drut.model.roles import expected_shapes, layer_role
+from drut.model.roles import Axis, axis_of, expected_shapes, layer_role
 from drut.model.spec import ModelSpec
 from drut.model.weights.check import tensor_info
 from drut.model.weights.experts import check_experts, expert_biases, expert_rows
@@ -147,15 +147,17 @@ class _Loading:
         (n, k), bias = self.shapes[role], self.bias(role)
         enc = packed_encoding(role, stored, self.source)
         columns = self.source.columns(stored.name)
+        slices = slices_of(k) if axis_of(role) is Axis.ROW else 1
         if self.kept is not None and isinstance(self.backend, PackingBackend):
-            return self.backend.adopt(enc, self.kept[role], n, k, bias=bias, columns=columns)
+            return self.backend.adopt(enc, self.kept[role], n, k, bias=bias, columns=columns, slices=slices)
         stored_as = encoding(self.source.tensors[stored.name].encoding)
         first = stored.first * stored_as.row_bytes(k)
         raw = self.source.raw(stored.name)[first : first + n * stored_as.row_bytes(k)]
         if enc != stored_as:
             raw = decode(stored_as, raw.reshape(n, -1), k).view(np.uint8)
         try:
-            return self.backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias, columns=columns)
+            return self.backend.matrix(enc, raw, n, k, rows=stored.row_order(n), bias=bias, columns=columns,
+                                       slices=slices)
         except ModelFileError as error:
             raise ModelFileError(f"{self.where}: tensor {quote(stored.name)}: {error}") from None
 
