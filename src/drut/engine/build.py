@@ -36,7 +36,7 @@ from drut.model.tokenizer import Tokenizer
 from drut.model.weights.loader import Weights
 from drut.observe.laps import Laps
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 
 NO_NATIVE = (
     "drut: computing with NumPy, many times slower than the native kernels. To get them: install a C++17 compiler "
@@ -106,7 +106,7 @@ def numerics_id(files: ModelFiles, backend: Backend, config: EngineConfig) -> st
     """Returns the numerics id: runs with the same id give the same bits. It covers numerics version, model file,
     encodings, KV format and backend, and whether long-context RoPE scaling is active."""
     encodings = sorted({t.encoding for t in files.source.tensors.values()})
-    parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, config.kv_dtype, backend.name, "tp1"]
+    parts = [str(NUMERICS_VERSION), model_digest(files.path), *encodings, config.kv_dtype, backend.name]
     context = context_of(files.spec, config)
     parts += ["beyond" for rope in files.spec.ropes if rope.long is not None and context > rope.original_context]
     return "drut-" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
