@@ -4,8 +4,10 @@
 
 namespace {
 
-// A KV format: how pages are read (pairs of adjacent elements) and written, and the format of the other operand.
+// A KV format: how pages are read (pairs of adjacent elements) and written, and the format of the other operand, which
+// `store` writes and `stored` reads.
 struct KvBf16 {
+  static constexpr bool kBlocks = true;
   using Element = uint16_t;
   using Pair = Bf16Pair;
   static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * head_dim * int64_t(sizeof(Element)); }
@@ -19,6 +21,9 @@ struct KvBf16 {
   static Pair odd(Pair p) { return bf16_pair_odd(p); }
   static Pair keys(const Element* k, int pair) { return bf16_pair_load(k + pair * 32); }
   static Pair values(const Element* v, int head_dim, int pair, int d) { return bf16_pair_load(v + (pair * head_dim + d) * 2); }
+  static V stored(const float* row, int i) { return load_stored_bf16(row, i); }
+  static FloatPair key_floats(const Element* k, int pair) { return bf16_floats(k + pair * 32); }
+  static FloatPair value_floats(const Element* v, int head_dim, int pair, int d) { return bf16_floats(v + (pair * head_dim + d) * 2); }
   static void rounded(const float* x, int head_dim, uint32_t* bits) {  // bf16 in the high halves
     for (int d = 0; d < head_dim; d += 16) vstore(reinterpret_cast<float*>(bits + d), vround_bf16(vload(x + d)));
   }
@@ -38,14 +43,18 @@ struct KvBf16 {
 };
 
 struct KvFp32 {
+  static constexpr bool kBlocks = true;
   using Element = float;
-  struct Pair { V odd, even; };
+  using Pair = FloatPair;
   static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * head_dim * int64_t(sizeof(Element)); }
   static void store_query(float* x, int head_dim) {
     for (int d = 0; d < head_dim; d += 16) store(x, d, round(vload(x + d)));
   }
   static V round(V x) { return x; }
   static void store(float* row, int i, V x) { vstore(row + i, x); }
+  static V stored(const float* row, int i) { return vload(row + i); }
+  static FloatPair key_floats(const Element* k, int pair) { return keys(k, pair); }
+  static FloatPair value_floats(const Element* v, int head_dim, int pair, int d) { return values(v, head_dim, pair, d); }
   static V dot(V acc, Pair p, const float* row, int pair) {
     return vfma(vset(row[2 * pair]), p.even, vfma(vset(row[2 * pair + 1]), p.odd, acc));
   }
@@ -111,15 +120,21 @@ void chunk_scores(const KvHead<Kv>& h, const VisibleRange<R>& visible, Scoring o
   for (; page < visible.page_count; ++page) page_scores<Kv, R, 1>(h, visible, page, o, q, scores, prefetch);
 }
 
-// Replaces the scores of pages [first, end) by exp(s - maximum), rounded to the KV format. Returns maximum and sum.
-template <class Kv> void chunk_softmax(float* s, int first, int end, float* maximum, float* sum) {
+// The maxima of 16 lanes over the scores of pages [first, end).
+inline V lane_maxima(const float* s, int first, int end) {
   V m = vload(s + first * kPage);
   for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
-  *maximum = vmaximum(m);
+  return m;
+}
+
+// Replaces the scores of pages [first, end) by exp(s - maximum), rounded to the KV format, as `Operand` stores them.
+// Returns maximum and sum. maxima: of 16 lanes.
+template <class Kv, class Operand> void chunk_softmax(float* s, int first, int end, V maxima, float* maximum, float* sum) {
+  *maximum = vmaximum(maxima);
   V shift = vset(*maximum), total = vset(0.0f);
   for (int p = first; p < end; ++p) {
     V w = Kv::round(vexp(vsub(vload(s + p * kPage), shift)));
-    Kv::store(s, p * kPage, w);
+    Operand::store(s, p * kPage, w);
     total = vadd(total, w);
   }
   *sum = vsum(total);
@@ -185,8 +200,10 @@ void attend_chunk(const KvHead<Kv>& h, int chunk, Scoring o, const QueryHead* c,
   alignas(64) float s[R][kChunk];
   const VisibleRange<R> visible(c, chunk);
   chunk_scores<Kv, R>(h, visible, o, c, s, prefetch);
-  for (int r = 0; r < R; ++r)
-    chunk_softmax<Kv>(s[r], visible.begin[r] / kPage, (visible.end[r] + kPage - 1) / kPage, partial[r], partial[r] + 1);
+  for (int r = 0; r < R; ++r) {
+    const int first = visible.begin[r] / kPage, end = (visible.end[r] + kPage - 1) / kPage;
+    chunk_softmax<Kv, Kv>(s[r], first, end, lane_maxima(s[r], first, end), partial[r], partial[r] + 1);
+  }
   constexpr int N = vectors_at_once(R);
   int d = 0;
   for (; d + 16 * N <= h.head_dim; d += 16 * N) chunk_values<Kv, R, N>(h, visible, s, d, partial, prefetch);

@@ -3,13 +3,18 @@
 // includes the scale of its value and is quantized to 14 bits relative to the largest weight of the chunk.
 #pragma once
 #include "matmul/activations.h"
-#include "attention/kv_pages.h"
+#include "attention/attend_float.h"
 
 namespace {
 
 constexpr float kWeightMax = 16383.0f;  // two parts of 7 bits
 
 struct KvInt8 {
+#if defined(DRUT_WORD_DOTS)
+  static constexpr bool kBlocks = true;
+#else
+  static constexpr bool kBlocks = false;
+#endif
   using Element = uint8_t;
   static int64_t head_bytes(int head_dim) { return int64_t(2) * kPage * (head_dim + 4); }
   static const float* scales(const Element* keys, int head_dim) { return reinterpret_cast<const float*>(keys + 2 * kPage * head_dim); }
@@ -109,39 +114,37 @@ DRUT_UNROLL
   }
 }
 
-template <int R> struct Weights {  // 7 high and 7 low bits of each weight; 0 for positions that the row does not see
-  alignas(64) uint8_t high[R][kChunk], low[R][kChunk];
-  float unit[R];
-};
-
-// Computes exp(s - maximum) and the weights of row r: that times the scales of the values. Returns maximum and sum.
-template <int R>
-void int8_softmax(const KvHead<KvInt8>& h, const VisibleRange<R>& visible, int r, float* s, Weights<R>* w, float* maximum, float* sum) {
-  const int first = visible.begin[r] / kPage, end = (visible.end[r] + kPage - 1) / kPage;
-  V m = vload(s + first * kPage);
-  for (int p = first + 1; p < end; ++p) m = vmax(vload(s + p * kPage), m);
-  *maximum = vmaximum(m);
+// Computes exp(s - maximum) and the weights of a row that sees tokens [begin, end) of the chunk: that times the scales of
+// the values, as codes of 14 bits times *unit. Calls store(page, codes) for pages [from, to); codes of tokens that the
+// row does not see are 0. Returns maximum and sum. maxima: of 16 lanes.
+template <class Store>
+void int8_softmax(const KvHead<KvInt8>& h, int first_page, int begin, int end_token, int from, int to, V maxima, float* s, float* unit, float* maximum,
+                  float* sum, Store store) {
+  const int first = begin / kPage, end = (end_token + kPage - 1) / kPage;
+  *maximum = vmaximum(maxima);
   V shift = vset(*maximum), total = vset(0.0f);
   I top = iset(0);
   for (int p = first; p < end; ++p) {
     V e = vexp(vsub(vload(s + p * kPage), shift));
     total = vadd(total, e);
-    V scaled = vmul(e, vload(KvInt8::scales(h.keys(visible.first_page + p), h.head_dim) + kPage));
-    scaled = vselect_first(visible.end[r] - p * kPage, scaled, vset(0.0f));
-    scaled = vselect_first(visible.begin[r] - p * kPage, vset(0.0f), scaled);
+    V scaled = vmul(e, vload(KvInt8::scales(h.keys(first_page + p), h.head_dim) + kPage));
+    scaled = vselect_first(end_token - p * kPage, scaled, vset(0.0f));
+    scaled = vselect_first(begin - p * kPage, vset(0.0f), scaled);
     top = imax(top, as_int(vabs(scaled)));  // a NaN may have either sign
     vstore(s + p * kPage, scaled);
   }
   *sum = vsum(total);
   const float largest = num::from_bits(uint32_t(imaximum(top)));  // a NaN is the largest
   const V inverse = vset(largest > 0 ? kWeightMax / largest : 0.0f);
-  w->unit[r] = largest * (1.0f / kWeightMax);
-  for (int p = visible.skip; p < visible.page_count; ++p) {
-    I code = p >= first && p < end ? as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))) : iset(0);
-    store_bytes(w->high[r] + p * kPage, iand(ishr(code, 7), iset(127)));
-    store_bytes(w->low[r] + p * kPage, iand(code, iset(127)));
-  }
+  *unit = largest * (1.0f / kWeightMax);
+  for (int p = from; p < to; ++p)
+    store(p, p >= first && p < end ? iand(as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))), iset(16383)) : iset(0));
 }
+
+template <int R> struct Weights {  // 7 high and 7 low bits of each weight; 0 for positions that the row does not see
+  alignas(64) uint8_t high[R][kChunk], low[R][kChunk];
+  float unit[R];
+};
 
 // partial[r][n] = unit * float(sum over tokens of weight * value) for elements d + 16n..
 template <int R, int N>
@@ -190,7 +193,14 @@ void attend_chunk(const KvHead<KvInt8>& h, int chunk, Scoring o, const QueryHead
   int page = visible.skip;
   for (; page + 2 <= visible.page_count; page += 2) int8_scores<R, 2>(h, visible, page, q, s, prefetch);
   for (; page < visible.page_count; ++page) int8_scores<R, 1>(h, visible, page, q, s, prefetch);
-  for (int r = 0; r < R; ++r) int8_softmax<R>(h, visible, r, s[r], &w, partial[r], partial[r] + 1);
+  for (int r = 0; r < R; ++r) {
+    const V maxima = lane_maxima(s[r], visible.begin[r] / kPage, (visible.end[r] + kPage - 1) / kPage);
+    int8_softmax(h, visible.first_page, visible.begin[r], visible.end[r], visible.skip, visible.page_count, maxima, s[r], w.unit + r, partial[r], partial[r] + 1,
+                 [&](int p, I codes) {
+                   store_bytes(w.high[r] + p * kPage, ishr(codes, 7));
+                   store_bytes(w.low[r] + p * kPage, iand(codes, iset(127)));
+                 });
+  }
   constexpr int N = R <= 3 ? 4 : R <= 6 ? 2 : 1;
   int d = 0;
   for (; d + 16 * N <= h.head_dim; d += 16 * N) int8_values<R, N>(h, visible, w, d, partial, prefetch);

@@ -23,7 +23,7 @@ DRUT_LAYOUT(DrutAttention, FIELD(op), FIELD(q), FIELD(out), FIELD(sinks), FIELD(
 namespace {
 
 // Rows of one sequence per unit: enough (row, head) pairs to reuse each load of K and V.
-inline int unit_rows(int group) { return group >= kMaxQueryHeads / 2 ? 1 : kMaxQueryHeads / 2 / group; }
+inline int unit_rows(int group) { return group >= kMaxQueryHeads ? 1 : kMaxQueryHeads / group; }
 
 // How the attention of a step is split into units of work (split-KV, as in flash decoding): by sequence, block of rows
 // and KV head; and by chunk if the unit would be so large a part of the step that the other workers would wait for it.
@@ -115,7 +115,8 @@ inline void finish(const DrutAttention& o, const QueryHead& c) {
 
 template <class Kv> void attend_units(const DrutAttention& o, const DrutContext& c, const SplitKvSchedule& schedule, Worker& w) {
   const Step& s = schedule.s;
-  QueryHead* queries = reinterpret_cast<QueryHead*>(w.scratch);
+  AttentionMemory& memory = *reinterpret_cast<AttentionMemory*>(w.scratch);
+  QueryHead* queries = memory.queries;
   float* partials = reinterpret_cast<float*>(c.acts);  // unused otherwise: attention prepares no activations
   const int stride = partial_floats(o.head_dim);
   const Scoring scoring{o.scale, o.softcap};
@@ -128,12 +129,13 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     KvHead<Kv> h{pages.data, pages.page_bytes, o.layer_offset + kv_head * Kv::head_bytes(o.head_dim),
                 s.table(o.group, q), o.head_dim, (queries[count - 1].length + kPage - 1) / kPage};
     if (chunks == 1) {
-      attend<Kv>(h, scoring, queries, count);
+      attend<Kv>(h, scoring, memory, count);
       for (int i = 0; i < count; ++i) finish(o, queries[i]);
       return;
     }
     float* own = partials + (cursor.partials_before + int64_t(u) * schedule.pairs(q)) * stride;
-    attend_rows<Kv>(h, schedule.first_chunk(q) + chunk, scoring, queries, count, [&](int i, int) { return own + int64_t(i) * stride; }, [](int, const float*) {});
+    unpack_queries<Kv>(queries, count, o.head_dim, memory.block);
+    attend_rows<Kv>(h, schedule.first_chunk(q) + chunk, scoring, queries, count, memory.block, own, stride);
   });
   w.barrier();
   if (!schedule.all_partials()) return;
@@ -144,12 +146,9 @@ template <class Kv> void attend_units(const DrutAttention& o, const DrutContext&
     if (chunks == 1) return;
     int count = gather(o, schedule, q, u / o.kv_heads, u % o.kv_heads, queries);
     const float* parts = partials + (merged.partials_before + int64_t(u) * chunks * pairs) * stride;
-    for (int i = 0; i < count; ++i) {
-      const int own = queries[i].begin / kChunk, first = schedule.first_chunk(q);
-      for (int chunk = own; chunk * kChunk < queries[i].length; ++chunk)
-        merge_partial(queries + i, parts + (int64_t(chunk - first) * pairs + i) * stride, chunk == own, o.head_dim);
-      finish(o, queries[i]);
-    }
+    for (int i = 0; i < chunks; ++i)
+      merge_chunk(queries, count, schedule.first_chunk(q) + i, parts + int64_t(i) * pairs * stride, stride, o.head_dim);
+    for (int i = 0; i < count; ++i) finish(o, queries[i]);
   });
   w.barrier();
 }

@@ -15,7 +15,11 @@ struct alignas(64) ActGroup {
   int32_t zero8, zero128;  // -8 * sum; -128 * sum, or 0 if idot8 subtracts 128 itself
   int32_t minus_half[2];   // minus the sum of each half
   float scaled_half[2];
+#if defined(DRUT_NARROW_DOTS)
+  int16_t words[32];  // q as code_pairs has its elements: 0, 2, 1, 3, 4, 6, 5, 7, ...
+#endif
 };
+static_assert(sizeof(ActGroup) <= kGroup * sizeof(float), "stored groups fit in a buffer of floats");
 
 // Zero point that remains in 8-bit codes after idot8.
 #if defined(DRUT_CENTRED_CODES)
@@ -57,6 +61,9 @@ inline void quantize_to(const float* x, float amax, ActGroup* out) {
   out->scaled_sum = float(sum) * out->scale;
   out->zero8 = -8 * sum;
   out->zero128 = -kCodeZero * sum;
+#if defined(DRUT_NARROW_DOTS)
+  store_quad_words(out->words, out->q);
+#endif
 }
 
 inline void quantize_group(const float* x, ActGroup* out) {

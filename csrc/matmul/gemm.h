@@ -95,6 +95,7 @@ void int_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const A
   constexpr bool one_scale = t.scale == Scale::kGroup;  // one scale for the whole unit: loaded once
   constexpr bool one_group = !t.variable_units() && t.groups() == 1;
   const bool minima = t.minimum || (one_scale && m.zeros);
+  const int zero = zero_of<K>(m);
   const ActGroup* act = a.groups + int64_t(row) * groups + range.begin;
   Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, range.fresh);
   int done = one_group ? 0 : range.begin % span;  // groups of the first unit before the range
@@ -114,7 +115,7 @@ DRUT_UNROLL
 DRUT_UNROLL
       for (int part = 0; part < t.parts; ++part) {
         I sum[R][H];
-        part_dots<K, R, H>(b, act, groups, part, from, sum);
+        part_dots<K, R, H>(b, act, groups, part, zero, from, sum);
 DRUT_UNROLL
         for (int h = 0; !one_scale && h < H; ++h) d[h] = scale_of<K>(m, head, s, part, from + h);
 DRUT_UNROLL
@@ -141,27 +142,27 @@ DRUT_UNROLL
 
 // Codes with one scale per row, activations with one scale for each pair of groups. For each pair, ascending: s = exact
 // dot product of the codes less their zero points and the activations; acc = fma(float(s), act_scale, acc). `finish_rows`
-// multiplies by the scales of the rows. b: the panel; for kUnpackedRow kRowHead bytes that start with the zero points,
+// multiplies by the scales of the rows. b: the panel; of unpacked kinds kRowHead bytes that start with the zero points,
 // then groups.
 constexpr int kRowHead = 64;
 template <int K, int R, int H>
 void row_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch, int from) {
-  constexpr int bytes = kind_of(K).group_bytes();
+  constexpr Kind t = kind_of(K);
+  constexpr int bytes = t.group_bytes();
   const int groups = a.k / kGroup;
-  const uint8_t* zeros = K == kUnpackedRow ? b : b + kPanel * scale_size(m.scale);
-  b += K == kUnpackedRow ? kRowHead : Layout(m).head + int64_t(range.begin) * bytes;
+  const uint8_t* zeros = t.storage == kPacked ? b + kPanel * scale_size(m.scale) : b;
+  b += t.storage == kPacked ? Layout(m).head + int64_t(range.begin) * bytes : kRowHead;
   const ActGroup* act = a.wide + int64_t(row) * groups + range.begin;
   Accumulators<R, H, (R <= kRegisterRows)> acc(tile + from * 16, range.fresh);
-  V eighth[H];  // of the zero points: zero8 is minus eight times the sum of the activations, and all of it is exact
-DRUT_UNROLL
+  V eighth[H] = {};  // of the zero points: zero8 is minus eight times the sum of the activations, and all of it is exact
   for (int h = 0; m.zeros && h < H; ++h) eighth[h] = vmul(to_float(iload_i8(zeros + 16 * (from + h))), vset(0.125f));
   for (int g = range.begin; g < range.end; g += 2, act += 2) {
     const bool pair = g + 1 < range.end;
     I sum[R][H];
-    part_dots<K, R, H>(b, act, groups, 0, from, sum);
+    part_dots<K, R, H>(b, act, groups, 0, t.zero, from, sum);
     prefetch(b += bytes);
     if (pair) {
-      part_dots<K, R, H, true>(b, act + 1, groups, 0, from, sum);
+      part_dots<K, R, H, true>(b, act + 1, groups, 0, t.zero, from, sum);
       prefetch(b += bytes);
     }
 DRUT_UNROLL
@@ -199,48 +200,58 @@ void int_panel(const DrutMatrix& m, const uint8_t* b, GroupRange groups, const A
 
 // Float kinds: acc = fma(weight, activation, acc), k ascending. bf16 takes the odd element of a pair before the even
 // one.
-template <int Kind, int R>
-void float_panel(const DrutMatrix&, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+template <int Kind, int R, int H>
+void float_halves(const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch, int from) {
+  constexpr int half = Kind == kF16 ? 32 : 64, line = Kind == kF32 ? 128 : 64;  // bytes of half the outputs; of one k or pair
   const float* x = Kind == kBF16 ? a.bf16 + int64_t(row) * a.k : a.floats + int64_t(row) * a.float_stride;
   const int64_t stride = Kind == kBF16 ? a.k : a.float_stride;
-  V acc[R][2];
+  tile += from * 16;
+  b += from * half;
+  V acc[R][H];
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
 DRUT_UNROLL
-    for (int h = 0; h < 2; ++h) acc[r][h] = range.fresh ? vset(0.0f) : vload(tile + r * 32 + h * 16);
+    for (int h = 0; h < H; ++h) acc[r][h] = range.fresh ? vset(0.0f) : vload(tile + r * kPanel + h * 16);
   }
-  auto step = [&](V w0, V w1, int k) {
-DRUT_UNROLL
-    for (int r = 0; r < R; ++r) {
-      V v = vset(x[r * stride + k]);
-      acc[r][0] = vfma(w0, v, acc[r][0]);
-      acc[r][1] = vfma(w1, v, acc[r][1]);
-    }
-  };
-  for (int k = range.begin * kGroup; k < range.end * kGroup; k += 2, b += Kind == kF32 ? 256 : 128) {
+  for (int k = range.begin * kGroup; k < range.end * kGroup; k += 2, b += 2 * line) {
     if (k % kGroup == 0) prefetch(b);
-    if (Kind == kBF16) {
-      Bf16Pair w0 = bf16_pair_load(b), w1 = bf16_pair_load(b + 64);
+    if constexpr (Kind == kBF16) {
+      Bf16Pair w[H];
+DRUT_UNROLL
+      for (int h = 0; h < H; ++h) w[h] = bf16_pair_load(b + h * half);
 DRUT_UNROLL
       for (int r = 0; r < R; ++r) {
-        acc[r][0] = bf16_pair_dot(acc[r][0], w0, x + r * stride, k / 2);
-        acc[r][1] = bf16_pair_dot(acc[r][1], w1, x + r * stride, k / 2);
+DRUT_UNROLL
+        for (int h = 0; h < H; ++h) acc[r][h] = bf16_pair_dot(acc[r][h], w[h], x + r * stride, k / 2);
       }
-    } else if (Kind == kF16) {
-      const uint16_t* h = reinterpret_cast<const uint16_t*>(b);
-      step(vload_half(h), vload_half(h + 16), k);
-      step(vload_half(h + 32), vload_half(h + 48), k + 1);
     } else {
-      const float* f = reinterpret_cast<const float*>(b);
-      step(vload(f), vload(f + 16), k);
-      step(vload(f + 32), vload(f + 48), k + 1);
+      for (int i = 0; i < 2; ++i) {
+        V w[H];
+DRUT_UNROLL
+        for (int h = 0; h < H; ++h) {
+          const uint8_t* at = b + i * line + h * half;
+          w[h] = Kind == kF16 ? vload_half(reinterpret_cast<const uint16_t*>(at)) : vload(reinterpret_cast<const float*>(at));
+        }
+DRUT_UNROLL
+        for (int r = 0; r < R; ++r) {
+          const V v = vset(x[r * stride + k + i]);
+DRUT_UNROLL
+          for (int h = 0; h < H; ++h) acc[r][h] = vfma(w[h], v, acc[r][h]);
+        }
+      }
     }
   }
 DRUT_UNROLL
   for (int r = 0; r < R; ++r) {
-    vstore(tile + r * 32, acc[r][0]);
-    vstore(tile + r * 32 + 16, acc[r][1]);
+DRUT_UNROLL
+    for (int h = 0; h < H; ++h) vstore(tile + r * kPanel + h * 16, acc[r][h]);
   }
+}
+
+template <int Kind, int R>
+void float_panel(const DrutMatrix&, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch) {
+  float_halves<Kind, R, kHalves>(b, range, a, row, tile, prefetch, 0);
+  if (kHalves == 1) float_halves<Kind, R, kHalves>(b, range, a, row, tile, {0, 0}, 1);
 }
 
 // FP8: for each unit, as far as it is in the range, p = fma(2^-8 weight, activation, p), k ascending from +0; then
@@ -281,11 +292,26 @@ DRUT_UNROLL
 
 template <int R> PanelKernel kernel_for(int kind) {
   switch (kind) {
-    case kUnpacked: return int_panel<kUnpacked, R>;
-    case kUnpackedMinimum: return int_panel<kUnpackedMinimum, R>;
-    case kUnpackedHalves: return int_panel<kUnpackedHalves, R>;
-    case kUnpackedHalvesMinimum: return int_panel<kUnpackedHalvesMinimum, R>;
-    case kUnpackedRow: return row_panel<kUnpackedRow, R>;
+#if defined(DRUT_NARROW_DOTS)
+    case unpacked_to(kFour, 1, false): return int_panel<unpacked_to(kFour, 1, false), R>;
+    case unpacked_to(kFour, 1, true): return int_panel<unpacked_to(kFour, 1, true), R>;
+    case unpacked_to(kFour, 2, false): return int_panel<unpacked_to(kFour, 2, false), R>;
+    case unpacked_to(kFour, 2, true): return int_panel<unpacked_to(kFour, 2, true), R>;
+    case unpacked_to(kFive, 1, false): return int_panel<unpacked_to(kFive, 1, false), R>;
+    case unpacked_to(kFive, 1, true): return int_panel<unpacked_to(kFive, 1, true), R>;
+    case unpacked_to(kSix, 2, false): return int_panel<unpacked_to(kSix, 2, false), R>;
+    case unpacked_to(kSixteen, 1, false): return int_panel<unpacked_to(kSixteen, 1, false), R>;
+    case unpacked_to(kSixteen, 1, true): return int_panel<unpacked_to(kSixteen, 1, true), R>;
+    case unpacked_to(kSixteen, 2, false): return int_panel<unpacked_to(kSixteen, 2, false), R>;
+    case kRowBytes: return row_panel<kRowBytes, R>;
+    case kRowWords: return row_panel<kRowWords, R>;
+#else
+    case unpacked_to(kWide, 1, false): return int_panel<unpacked_to(kWide, 1, false), R>;
+    case unpacked_to(kWide, 1, true): return int_panel<unpacked_to(kWide, 1, true), R>;
+    case unpacked_to(kWide, 2, false): return int_panel<unpacked_to(kWide, 2, false), R>;
+    case unpacked_to(kWide, 2, true): return int_panel<unpacked_to(kWide, 2, true), R>;
+    case kRowWide: return row_panel<kRowWide, R>;
+#endif
     case kRowW4: return row_panel<kRowW4, R>;
     case kRowW8: return row_panel<kRowW8, R>;
     case kFP8: return fp8_panel<R>;

@@ -6,7 +6,7 @@
 namespace {
 
 constexpr int kRowBlock = 96;  // maximum of rows per unit of work: their activations fit in the second-level cache
-constexpr int kMinRowsToUnpack = 64;  // rows from which unpacking pays: benchmarks/kernels/micro.py
+constexpr int kMinRowsToUnpack = kNarrowDots ? 16 : 64;  // rows from which unpacking pays: benchmarks/kernels/micro.py
 struct Tile { alignas(64) float of[kRowBlock * kPanel]; };
 
 // Splits `count` rows into blocks of nearly equal size and calls body(row, rows, pass, passes). Few rows are bound by
@@ -61,20 +61,22 @@ inline void multiply_packed(const DrutMatrix& m, int p, const Acts& a, int row, 
 
 inline void multiply_unpacked(const DrutMatrix& m, int p, const Acts& a, int row, int count, const uint8_t* next, float* tile) {
   alignas(64) uint8_t unpacked[kRowHead + kUnpackedBytes];
-  memcpy(unpacked, panel(m, p) + kPanel * scale_size(m.scale), kPanel);  // zero points, of kUnpackedRow
+  const bool by_row = scaled_by_row(m);
+  if (by_row) memcpy(unpacked, panel(m, p) + kPanel * scale_size(m.scale), kPanel);  // zero points, if there are
   alignas(64) float spare[kSliceDepth * kRowBlock * kPanel];
   const int kind = unpacked_kind(m), all = m.k / kGroup, fit = kUnpackedBytes / kind_of(kind).group_bytes() / 2 * 2;
-  uint8_t* codes = kind == kUnpackedRow ? unpacked + kRowHead : unpacked;
+  uint8_t* codes = by_row ? unpacked + kRowHead : unpacked;
   const int64_t bytes = panel_bytes(m);
   sum_slices(m, count * kPanel, tile, spare, [&](GroupRange slice, float* to) {
+    const int all_of = slice.end - slice.begin, parts = (all_of + fit - 1) / fit, each = ((all_of + parts - 1) / parts + 1) / 2 * 2;
     for (GroupRange groups = slice; groups.begin < slice.end; groups = {groups.end, slice.end, false}) {
-      if (groups.begin + fit < slice.end) groups.end = groups.begin + fit;
+      if (groups.begin + each < slice.end) groups.end = groups.begin + each;
       unpack_panel_groups(m, panel(m, p), groups, codes);
       for_row_blocks(count, [&](int from, int rows, int pass, int passes) {
         kernel_of(kind, rows)(m, unpacked, groups, a, row + from, to + from * kPanel, {0, 0});
         if (!next) return;  // an even share of the next panel
-        const int64_t parts = int64_t(all) * passes, begin = int64_t(groups.begin) * passes + int64_t(groups.end - groups.begin) * pass;
-        const int64_t first = bytes * begin / parts, end = bytes * (begin + groups.end - groups.begin) / parts;
+        const int64_t shares = int64_t(all) * passes, begin = int64_t(groups.begin) * passes + int64_t(groups.end - groups.begin) * pass;
+        const int64_t first = bytes * begin / shares, end = bytes * (begin + groups.end - groups.begin) / shares;
         for (int64_t i = first / 64 * 64; i < end; i += 64) __builtin_prefetch(next + i, 0, 2);
       });
     }

@@ -1,9 +1,11 @@
-// Unpacks sub-8-bit panels to bytes once for a block of rows: codes as bytes with zero point 128, scales and minima as
-// floats. A kernel then does this work once for all rows. As many groups are unpacked at a time as fit in the
-// first-level cache.
+// Unpacks panels once for a block of rows: codes as bytes, scales and minima as floats. A kernel then does this work once
+// for all rows. As many groups are unpacked at a time as fit in the first-level cache.
 //
-//   group   1024 B codes as 8-bit codes; per part 32 float scales; per part 32 float minima if the kind has minima;
-//           of kUnpackedRow codes alone
+//   group   1024 B codes as bytes or 2048 B codes as 16-bit integers (Storage of kinds.h);
+//           unless the matrix has one scale per row: per part 32 float scales, then per part 32 float minima if there are
+//
+// Instructions for 8-bit codes take all codes with zero point 128. The narrow dots take codes as they are, of 8 bits as
+// 16-bit integers.
 #pragma once
 #include "matmul/gemm.h"
 
@@ -11,33 +13,41 @@ namespace {
 
 constexpr int kUnpackedBytes = 18 << 10;
 
-// The format to which groups of m are unpacked, or -1 if they are used as stored. The narrow dots need codes of few
-// bits.
+// The format to which groups of m are unpacked, or -1 if they are used as stored.
 inline int unpacked_kind(const DrutMatrix& m) {
-#if defined(DRUT_NARROW_DOTS)
-  (void)m;
-  return -1;
-#else
+  if (!is_integer(m.kind)) return -1;
   const Kind t = kind_of(m.kind);
-  if (!is_integer(m.kind) || t.bits == 8) return -1;
-  if (scaled_by_row(m)) return kUnpackedRow;
   const bool minimum = t.minimum || (t.scale == Scale::kGroup && m.zeros);
-  return (t.parts == 2 ? kUnpackedHalves : kUnpacked) + minimum;
-#endif
+  if (!kNarrowDots && t.bits == 8) return -1;
+  if (!kNarrowDots) return scaled_by_row(m) ? kRowWide : unpacked_to(kWide, t.parts, minimum);
+  if (scaled_by_row(m)) return t.wide_codes() ? kRowWords : kRowBytes;
+  return unpacked_to(t.wide_codes() ? kSixteen : t.bits == 4 ? kFour : t.bits == 5 ? kFive : kSix, t.parts, minimum);
+}
+
+// Stores the codes of one quad and half of the outputs in an unpacked group.
+template <int K> inline void store_codes(const uint8_t* from, int quad, int half, uint8_t* group) {
+  constexpr Kind t = kind_of(K);
+  const auto store = [](uint8_t* to, I x) { vstore(reinterpret_cast<float*>(to), as_float(x)); };
+  if (kNarrowDots && t.wide_codes()) {
+    const CodePairs pairs = code_pairs<K>(from, quad, half);
+    store(group + quad * 256 + half * 64, pairs.even);
+    store(group + quad * 256 + 128 + half * 64, pairs.odd);
+    return;
+  }
+  I code = codes_of<K>(from, quad, half);
+  if (!kNarrowDots && t.zero != 128) code = iadd(code, iset(int32_t((128u - unsigned(t.zero)) * 0x01010101u)));
+  store(group + quad * 128 + half * 64, code);
 }
 
 template <int K> void unpack_panel_group(const DrutMatrix& m, const uint8_t* head, const uint8_t* b, Kind unpacked, uint8_t* to) {
   constexpr Kind t = kind_of(K);
-  const I middle = iset(int32_t((128u - unsigned(t.zero)) * 0x01010101u));
   const uint8_t* s = t.scale == Scale::kGroup ? head : b + t.code_bytes() + t.plane_bytes();
-  float *codes = reinterpret_cast<float*>(to), *scales = codes + 256, *minima = scales + kPanel * t.parts;
 DRUT_UNROLL
-  for (int i = 0; i < 16; ++i) {
-    const I code = codes_of<K>(b, i / 2, i % 2);
-    vstore(codes + 16 * i, as_float(t.zero == 128 ? code : iadd(code, middle)));
-  }
+  for (int i = 0; i < 16; ++i) store_codes<K>(b, i / 2, i % 2, to);
+  if (unpacked.scale == Scale::kRow) return;
+  float *scales = reinterpret_cast<float*>(to + unpacked.code_bytes()), *minima = scales + kPanel * t.parts;
 DRUT_UNROLL
-  for (int i = 0; unpacked.scale != Scale::kRow && i < 2 * t.parts; ++i) {
+  for (int i = 0; i < 2 * t.parts; ++i) {
     vstore(scales + 16 * i, scale_of<K>(m, head, s, i / 2, i % 2));
     if (unpacked.minimum) vstore(minima + 16 * i, minimum_of<K>(m, head, s, i / 2, i % 2));
   }
@@ -61,7 +71,7 @@ template <int K> void unpack_panel_groups(const DrutMatrix& m, const uint8_t* pa
 inline void unpack_panel_groups(const DrutMatrix& m, const uint8_t* panel, GroupRange groups, uint8_t* to) {
   const Kind unpacked = kind_of(unpacked_kind(m));
   with_integer_kind(m.kind, [&](auto kind) {
-    if constexpr (kind_of(kind.value).bits < 8) unpack_panel_groups<kind.value>(m, panel, groups, unpacked, to);
+    if constexpr (kNarrowDots || kind_of(kind.value).bits < 8) unpack_panel_groups<kind.value>(m, panel, groups, unpacked, to);
   });
 }
 

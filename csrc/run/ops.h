@@ -57,8 +57,8 @@ void run_op(const DrutOp* op, const DrutOp* next, const DrutContext& c, Worker& 
 // `rows`, `pairs`: limits of a step for models with experts, else 0.
 int64_t worker_scratch_bytes(int k, int vocab, int rows, int pairs) {
   int64_t acts = private_bytes(k) + rows * act_row_bytes(k), tiles = int64_t(kDownSpan) * pairs * kPanel * 4;
-  int64_t queries = kMaxQueryHeads * int64_t(sizeof(QueryHead)), picks = sample_scratch_bytes(vocab), bytes = acts;
-  if (queries > bytes) bytes = queries;
+  int64_t attention = int64_t(sizeof(AttentionMemory)), picks = sample_scratch_bytes(vocab), bytes = acts;
+  if (attention > bytes) bytes = attention;
   if (tiles > bytes) bytes = tiles;
   if (picks > bytes) bytes = picks;
   return (bytes + 4095) & ~int64_t(4095);

@@ -69,6 +69,11 @@ inline V vround_bf16(V x) {
 // product of such pairs is fma(odd), then fma(even), which is what VDPBF16PS computes with FTZ and DAZ. The other
 // operand is a row in the format of the instruction set, in the same memory: floats rounded to bf16, or packed bf16
 // pairs.
+struct FloatPair { V odd, even; };
+inline FloatPair bf16_floats(const void* p) {
+  I pair = iload(p);
+  return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl(pair, 16))};
+}
 #if defined(DRUT_NATIVE_BF16)
 struct Bf16Pair { I pair; };
 inline Bf16Pair bf16_pair_load(const void* p) { return {iload(p)}; }
@@ -76,18 +81,17 @@ inline Bf16Pair bf16_pair_even(Bf16Pair b) { return {iand(b.pair, iset(0xffff))}
 inline Bf16Pair bf16_pair_odd(Bf16Pair b) { return {iand(b.pair, iset(int32_t(0xffff0000)))}; }
 inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
 inline void store_bf16(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
+inline V load_stored_bf16(const float* row, int i) { return vload_bf16(reinterpret_cast<const uint16_t*>(row) + i); }
 #else
-struct Bf16Pair { V odd, even; };
-inline Bf16Pair bf16_pair_load(const void* p) {
-  I pair = iload(p);
-  return {as_float(iand(pair, iset(int32_t(0xffff0000)))), as_float(ishl(pair, 16))};
-}
+using Bf16Pair = FloatPair;
+inline Bf16Pair bf16_pair_load(const void* p) { return bf16_floats(p); }
 inline Bf16Pair bf16_pair_even(Bf16Pair b) { return {vset(0.0f), b.even}; }
 inline Bf16Pair bf16_pair_odd(Bf16Pair b) { return {b.odd, vset(0.0f)}; }
 inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) {
   return vfma(vset(row[2 * pair]), b.even, vfma(vset(row[2 * pair + 1]), b.odd, acc));
 }
 inline void store_bf16(float* row, int i, V rounded) { vstore(row + i, rounded); }
+inline V load_stored_bf16(const float* row, int i) { return vload(row + i); }
 #endif
 
 }  // namespace

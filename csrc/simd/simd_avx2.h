@@ -11,6 +11,7 @@ constexpr int kTile = 8;          // (row, head) pairs of attention per load of 
 constexpr int kHalves = 1;        // halves of a panel's outputs per kernel call
 constexpr int kMaxRows = 4;       // maximum of activation rows per kernel call
 constexpr int kRegisterRows = 4;  // maximum of rows whose accumulators stay in registers
+constexpr int kBlockRows = 6, kBlockVectors = 1;  // tile of attention for many rows, in registers
 constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { __m256 a, b; };
@@ -142,9 +143,43 @@ inline __m256i dot_bytes(__m256i acc, __m256i u8, __m256i s8) {
 // 16-bit sums of pairs of products.
 struct Narrow { __m256i a, b; };
 inline Narrow narrow_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+// Makes the compiler compute the operand where it is written and keep it in registers. Otherwise GCC computes all products
+// before it adds one, and they do not fit in the registers, or loads weights again for each row: kernels then take twice
+// the time.
+inline void in_registers(__m256i& a, __m256i& b) { asm volatile("" : "+x"(a), "+x"(b)); }
+inline I in_registers(I x) {
+  in_registers(x.a, x.b);
+  return x;
+}
 inline Narrow add_pairs(Narrow acc, I u8, int32_t four) {
   __m256i s = _mm256_set1_epi32(four);
-  return {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u8.a, s)), _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u8.b, s))};
+  acc = {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u8.a, s)), _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u8.b, s))};
+  in_registers(acc.a, acc.b);
+  return acc;
+}
+// The product of two 16-bit pairs, and its operands: bytes 0 and 2, or 1 and 3, of each lane with sign; lanes of at most 15
+// bits.
+#define DRUT_WORD_DOTS
+inline I idot16(I acc, I pairs, int32_t two) {
+  const __m256i y = _mm256_set1_epi32(two);
+  acc = {_mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, y)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, y))};
+  in_registers(acc.a, acc.b);
+  return acc;
+}
+// 32 bytes with sign, each quad in the order 0, 2, 1, 3.
+inline void store_quad_words(int16_t* to, const int8_t* q) {
+  const __m256i x = _mm256_load_si256((const __m256i*)q);
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), odd = _mm256_srai_epi16(x, 8);
+  const __m256i low = _mm256_unpacklo_epi32(even, odd), high = _mm256_unpackhi_epi32(even, odd);
+  _mm256_store_si256((__m256i*)to, _mm256_permute2x128_si256(low, high, 0x20));
+  _mm256_store_si256((__m256i*)to + 1, _mm256_permute2x128_si256(low, high, 0x31));
+}
+inline I ieven_bytes(I x) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(x.a, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(x.b, 8), 8)};
+}
+inline I iodd_bytes(I x) { return {_mm256_srai_epi16(x.a, 8), _mm256_srai_epi16(x.b, 8)}; }
+inline void store_int16(int16_t* p, I x) {
+  _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8));
 }
 inline I widened(Narrow n) {
   const __m256i one = _mm256_set1_epi16(1);

@@ -11,6 +11,7 @@ constexpr int kTile = 12;        // (row, head) pairs of attention per load of K
 constexpr int kHalves = 2;        // halves of a panel's outputs per kernel call
 constexpr int kMaxRows = 8;       // maximum of activation rows per kernel call
 constexpr int kRegisterRows = 6;  // maximum of rows whose accumulators stay in registers
+constexpr int kBlockRows = 12, kBlockVectors = 2;  // tile of attention for many rows, in registers
 // Vectors of keys or values per tile of `rows` rows, limited by registers.
 constexpr int vectors_at_once(int rows) { return rows <= 3 ? 4 : 2; }
 

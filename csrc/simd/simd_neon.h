@@ -15,6 +15,7 @@ constexpr int kTile = 8;          // (row, head) pairs of attention per load of 
 constexpr int kHalves = 1;        // halves of a panel's outputs per kernel call
 constexpr int kMaxRows = 3;       // maximum of activation rows per kernel call
 constexpr int kRegisterRows = 3;  // maximum of rows whose accumulators stay in registers
+constexpr int kBlockRows = 5, kBlockVectors = 1;  // tile of attention for many rows, in registers
 constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { float32x4_t a, b, c, d; };

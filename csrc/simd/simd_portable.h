@@ -10,6 +10,7 @@ constexpr int kTile = 8;          // (row, head) pairs of attention per load of 
 constexpr int kHalves = 2;        // halves of a panel's outputs per kernel call
 constexpr int kMaxRows = 4;       // maximum of activation rows per kernel call
 constexpr int kRegisterRows = 4;  // maximum of rows whose accumulators stay in registers
+constexpr int kBlockRows = 4, kBlockVectors = 1;  // tile of attention for many rows, in registers
 constexpr int vectors_at_once(int) { return 1; }  // vectors of keys or values per row tile, limited by registers
 
 struct V { float f[16]; };

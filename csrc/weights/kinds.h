@@ -24,6 +24,10 @@ namespace {
 
 enum class Scale { kHalf, kSuper, kExponent, kGroup, kE4M3, kFloat, kRow };
 
+// How codes are stored: as weights are packed; one byte each, in the order of 8-bit codes; or as 16-bit integers, [8
+// quads][even, odd][2 halves of 16 outputs][16][elements 0 and 2 of the quad, or 1 and 3].
+enum Storage { kPacked, kBytes, kWords };
+
 struct Kind {
   int bits;         // bits per code: 4, 5, 6 or 8
   int zero;         // zero point, subtracted from the code
@@ -33,11 +37,13 @@ struct Kind {
   int table;        // 0 none, 1 IQ4_NL, 2 E2M1; entries are stored + 128, so zero is 128
   int file_block;   // elements and bytes per block of the file
   int file_bytes;
+  Storage storage = kPacked;
 
   constexpr int groups() const { return scale == Scale::kSuper ? 8 : 1; }
   constexpr bool variable_units() const { return scale == Scale::kGroup || scale == Scale::kE4M3; }  // see Layout
-  constexpr int code_bytes() const { return bits == 8 ? 1024 : 512; }
-  constexpr int plane_bytes() const { return bits == 5 ? 128 : bits == 6 ? 256 : 0; }
+  constexpr bool wide_codes() const { return bits == 8 || table; }  // or looked up as 8 bits
+  constexpr int code_bytes() const { return storage == kWords ? 2048 : storage == kBytes || bits == 8 ? 1024 : 512; }
+  constexpr int plane_bytes() const { return storage != kPacked ? 0 : bits == 5 ? 128 : bits == 6 ? 256 : 0; }
   constexpr int head_bytes() const { return scale == Scale::kSuper ? (minimum ? 128 : 64) : 0; }
   constexpr int scale_bytes() const {
     if (scale == Scale::kGroup || scale == Scale::kRow) return 0;
@@ -48,18 +54,26 @@ struct Kind {
   constexpr int unit_bytes() const { return head_bytes() + groups() * group_bytes(); }
 };
 
-// Kinds that only kernels have. Groups of other kinds are unpacked to the kUnpacked ones for many rows
-// (matmul/unpack_panel.h). kRowW4 and kRowW8 are kW4 and kW8 with one scale per row.
-enum : int { kUnpacked = 100, kUnpackedMinimum, kUnpackedHalves, kUnpackedHalvesMinimum, kUnpackedRow, kRowW4, kRowW8 };
+// Kinds that only kernels have. Groups are unpacked to kUnpacked + minimum + 2 * halves + 4 * width for many rows
+// (matmul/unpack_panel.h); zero points are those of the matrix, or 128 if codes are widened to 8 bits. kRow: kW4 and kW8
+// with one scale per row, packed and unpacked.
+enum : int { kUnpacked = 100, kUnpackedEnd = 120, kRowW4, kRowW8, kRowWide, kRowBytes, kRowWords };
+enum Width : int { kWide, kFour, kFive, kSix, kSixteen };
+constexpr int unpacked_to(Width width, int parts, bool minimum) { return kUnpacked + minimum + 2 * (parts - 1) + 4 * width; }
 
 constexpr Kind kind_of(int kind) {
+  if (kind >= kUnpacked && kind < kUnpackedEnd) {
+    const int width = (kind - kUnpacked) / 4, parts = 1 + (kind - kUnpacked) / 2 % 2;
+    const bool minimum = (kind - kUnpacked) % 2;
+    return {width == kFour ? 4 : width == kFive ? 5 : width == kSix ? 6 : 8, width == kWide ? 128 : 0, parts, Scale::kFloat,
+            minimum, 0, 0, 0, width == kSixteen ? kWords : kBytes};
+  }
   switch (kind) {
-    case kUnpacked: return {8, 128, 1, Scale::kFloat, false, 0, 0, 0};
-    case kUnpackedMinimum: return {8, 128, 1, Scale::kFloat, true, 0, 0, 0};
-    case kUnpackedHalves: return {8, 128, 2, Scale::kFloat, false, 0, 0, 0};
-    case kUnpackedHalvesMinimum: return {8, 128, 2, Scale::kFloat, true, 0, 0, 0};
     case kRowW4: return {4, 8, 1, Scale::kRow, false, 0, 0, 0};
-    case kUnpackedRow: case kRowW8: return {8, 128, 1, Scale::kRow, false, 0, 0, 0};
+    case kRowW8: return {8, 128, 1, Scale::kRow, false, 0, 0, 0};
+    case kRowWide: return {8, 128, 1, Scale::kRow, false, 0, 0, 0, kBytes};
+    case kRowBytes: return {4, 8, 1, Scale::kRow, false, 0, 0, 0, kBytes};
+    case kRowWords: return {8, 128, 1, Scale::kRow, false, 0, 0, 0, kWords};
     case kQ4_0: return {4, 8, 1, Scale::kHalf, false, 0, 32, 18};
     case kQ4_1: return {4, 0, 1, Scale::kHalf, true, 0, 32, 20};
     case kQ5_0: return {5, 16, 1, Scale::kHalf, false, 0, 32, 22};

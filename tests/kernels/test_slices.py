@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from drut.formats.encoding import encoding
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.matmul import joined, slice_ranges
 from drut.kernels.weight import slices_of
@@ -18,7 +19,8 @@ K = 1536  # 48 groups: cuts of 4 and 8 slices are not at super-blocks of 8 group
 def weight_of(name: str) -> Stored:
     if name in FLOATS:
         return floats(np.random.default_rng(4).standard_normal((33, K)), name)
-    return random_file(name, 33, K)
+    # One scale per row multiplies the whole sum: with scales of one, a slice's plain product is the slice's sum.
+    return random_file(name, 33, K, unit=encoding(name).scaled_by_row)
 
 
 def by_definition(native: Native, isa: str, weight: Stored, source: F32, slices: int) -> F32:
