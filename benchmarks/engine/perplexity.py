@@ -4,8 +4,8 @@
 
 Four columns: Drut on the file as it is (integer kernels) with a bf16 and with an int8 cache, Drut on its weights
 dequantized to fp32 with an fp32 cache, and what transformers computed from the same fp32 weights
-(tests/golden/make_smollm2.py stores it). Exit code 1 if the first differs by more than 0.5 % from the last, or the int8
-cache costs more than another 0.5 %. MODEL must be the file of the stored reference.
+(tests/golden/make_smollm2.py stores it). Exit code 1 if the first differs by more than 0.75 % from the last, or the
+int8 cache costs more than another 0.75 %. MODEL must be the file of the stored reference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drut.model.store import resolve
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "golden" / "smollm2_nll.json"
 AS_SHIPPED, INT8, FP32, TRANSFORMERS = "drut as shipped", "drut, int8 cache", "drut fp32", "transformers fp32"
-LIMIT = 0.005
+LIMIT = 0.0075
 
 
 def nlls(llm: LLM, rows: list[list[int]]) -> list[float]:

@@ -75,7 +75,7 @@ def test_a_schema_is_refused_with_its_fault(schema: Any, said: str) -> None:
         Constraint.json_schema(schema)
     assert said in str(error.value)
     assert len(str(error.value)) < 300
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started < 10  # not the minutes of a search without bounds
 
 
 def test_what_goes_into_the_value_may_come_back_to_itself() -> None:
