@@ -36,12 +36,6 @@ def _int4(w: F32, group: int) -> Parts:
             "weight_shape": Held("I64", np.array(w.shape, np.int64))}
 
 
-def _int8(w: F32) -> Parts:
-    scale = np.abs(w).max(axis=1, keepdims=True) / np.float32(127.5)
-    codes = np.clip(np.rint(w / scale), -128, 127).astype(np.int8)
-    return {"weight": Held("I8", codes), "weight_scale": Held("F32", scale)}
-
-
 def _fp8(w: F32) -> Parts:
     scale = np.abs(w).max(axis=1, keepdims=True) / np.float32(448)
     return {"weight": Held("F8_E4M3", _nearest(w / scale, E4M3[:127])), "weight_scale": Held("F32", scale)}
@@ -66,7 +60,6 @@ def _nearest(x: F32, sizes: F32, sign: int = 128) -> NDArray[np.uint8]:
 ROUNDED: dict[str, tuple[Callable[[F32], Parts], str, dict[str, Any]]] = {
     "int4-g32-f16": (lambda w: _int4(w, 32), "pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 32}),
     "int4-g64-f16": (lambda w: _int4(w, 64), "pack-quantized", {"num_bits": 4, "strategy": "group", "group_size": 64}),
-    "int8-row-f32": (_int8, "int-quantized", {"num_bits": 8, "strategy": "channel"}),
     "fp8-row-f32": (_fp8, "float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel"}),
     "nvfp4": (_nvfp4, "nvfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "tensor_group",
                                                "group_size": 16}),

@@ -31,7 +31,7 @@ from benchmarks.peers.offline.machine_roof import MachineRoof
 
 from drut import LLM
 from drut.bench.workloads.packed import read_text
-from drut.formats.encoding import encoding
+from drut.formats.encoding import W8A8, encoding
 from drut.kernels.native.library import load
 from drut.kernels.native.memory import reserve
 from drut.machine import cpu_model, usable_cpus
@@ -74,13 +74,13 @@ ROWS = (
     Row("W4A16, groups of 64", "compressed-tensors", "int4-g64-f16"),
     Row("W4A16, groups of 32", "compressed-tensors", "int4-g32-f16"),
     Row("W4A16, a scale per row", "compressed-tensors", "int4-row-bf16"),
-    Row("W8A8, W8A16, a scale per row", "compressed-tensors", "int8-row-f32"),
+    Row("W8A8, W8A16", "compressed-tensors", W8A8.name),
     Row("FP8, a scale per row or tensor", "compressed-tensors, fbgemm, ModelOpt", "fp8-row-f32"),
     Row("FP8, blocks of 128", "compressed-tensors", "fp8-g128-f32", 8 + 32 / 128**2),
     Row("MXFP4", "gpt-oss, compressed-tensors", "MXFP4"),
     Row("NVFP4", "compressed-tensors, ModelOpt", "nvfp4"),
 )
-CONVERTED = ("BF16", "F16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
+CONVERTED = ("BF16", "F16", W8A8.name, "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
 
 BEGIN, END = "<!-- formats: begin -->\n", "<!-- formats: end -->\n"
 
@@ -139,7 +139,7 @@ def quality(windows: int, tokens: int) -> dict[str, Any]:
             rows = cut(ids, windows, tokens)
             reference = [llm.logits(row).copy() for row in rows]
         for name in (*CONVERTED, *ROUNDED):
-            path = Path(scratch) / f"{name}.gguf"
+            path = Path(scratch) / (name if name == W8A8.name else f"{name}.gguf")
             if name in ROUNDED:
                 path = round_to(name, plain, Path(scratch) / name)
             else:

@@ -27,11 +27,11 @@ from benchmarks.peers.process import EngineError, EngineProcess
 from benchmarks.report import table
 
 from drut.bench.compare.order import order
-from drut.formats.encoding import ENCODINGS
+from drut.formats.encoding import ENCODINGS, encoding
 from drut.machine import usable_cpus
 from drut.observe.ledger import Macs, Peaks
 
-KINDS = ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16")
+KINDS = ("Q4_0", "Q4_1", "Q8_0", "W8A8", "Q4_K", "Q6_K", "BF16")
 SHAPES = ((576, 576), (1536, 576), (576, 1536), (2048, 2048), (8192, 2048), (2048, 8192))
 ROWS = (1, 4, 8, 16, 32, 128, 512)
 HEADS = {"135M": (9, 3, 64), "1B": (32, 8, 64)}
@@ -57,7 +57,7 @@ def cases(kinds: Sequence[str], only: Sequence[str]) -> list[Case]:
     found = []
     for kind in kinds:
         for n, k in SHAPES:
-            if k % ENCODINGS[kind].block:
+            if k % encoding(kind).block:
                 continue
             for rows in ROWS:
                 sizes = {"kind": kind, "n": n, "k": k, "rows": rows}
@@ -145,7 +145,7 @@ def measure(processes: Mapping[str, EngineProcess], todo: Sequence[Case], rounds
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels.micro", description=__doc__.splitlines()[0])
-    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=list(ENCODINGS), metavar="KIND",
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=[*ENCODINGS, "W8A8"], metavar="KIND",
                         help=f"encodings (default: {', '.join(KINDS)})")
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT",
                         help="kernels whose name contains one of these")

@@ -17,6 +17,7 @@ FOLDER = ROOT / "build" / "compare" / "models"
 SHIPPED = "smollm2-135m-instruct"
 SMOLLM2_VOCAB, LLAMA_1B_VOCAB = 49152, 128256
 QUANTIZE_S = 1800.0
+W8A8 = "W8A8"
 
 
 class CannotMakeError(Exception):
@@ -25,13 +26,13 @@ class CannotMakeError(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """A GGUF file for Drut and llama.cpp, and the files of other engines."""
+    """A file for Drut and llama.cpp, and the files of other engines."""
 
     name: str
     title: str
     vocab: int
     base: str  # the file from which it is quantized
-    type: str  # the type for llama.cpp's quantizer; "" for the base itself
+    type: str  # the type for llama.cpp's quantizer; "" for the base itself; W8A8, which Drut writes and llama.cpp lacks
     openvino: str = ""  # the weight format of the OpenVINO conversion
     vllm: bool = False
 
@@ -40,20 +41,29 @@ MODELS = {model.name: model for model in (
     Model("smollm2-q4_0", "SmolLM2-135M, Q4_0", SMOLLM2_VOCAB, "smollm2", "Q4_0", openvino="int4"),
     Model("smollm2-q4_1", "SmolLM2-135M, Q4_1 as shipped", SMOLLM2_VOCAB, "smollm2", ""),
     Model("smollm2-q8_0", "SmolLM2-135M, Q8_0", SMOLLM2_VOCAB, "smollm2", "Q8_0", openvino="int8", vllm=True),
+    Model("smollm2-w8a8", "SmolLM2-135M, W8A8", SMOLLM2_VOCAB, "smollm2", W8A8, openvino="int8"),
     Model("llama1b-q4_0", "Llama shape of 1.2 G weights, Q4_0", LLAMA_1B_VOCAB, "llama1b", "Q4_0"),
     Model("llama1b-q8_0", "Llama shape of 1.2 G weights, Q8_0", LLAMA_1B_VOCAB, "llama1b", "Q8_0"),
     Model("llama1b-q4_k_m", "Llama shape of 1.2 G weights, Q4_K_M", LLAMA_1B_VOCAB, "llama1b", "Q4_K_M"),
 )}
 
 
-def gguf_file(model: Model) -> Path:
-    """Returns the file for Drut and llama.cpp. Raises CannotMakeError if it is missing and cannot be made."""
+def drut_file(model: Model) -> Path:
+    """Returns Drut's file, llama.cpp's too but of W8A8. Raises CannotMakeError if it is missing and cannot be made."""
     base = _base(model.base)
     if not model.type:
         return base
+    if model.type == W8A8:
+        return _w8a8_folder(base, FOLDER / f"{model.base}-{W8A8}")
     target = FOLDER / f"{model.base}-{model.type}.gguf"
     if not target.exists():
         quantize(base, target, model.type)
+    return target
+
+
+def _w8a8_folder(base: Path, target: Path) -> Path:
+    if not target.exists():
+        run_step([sys.executable, "-m", "drut", "convert", base, target, "--encoding", W8A8], f"{target.name}.log")
     return target
 
 

@@ -118,3 +118,8 @@ def test_peers_that_are_not_built_are_named(monkeypatch: pytest.MonkeyPatch) -> 
     found, missing = who.contestants(MODELS["smollm2-q4_0"], ["drut", *PEERS], CPUS)
     assert [contestant.name for contestant in found] == ["drut"]
     assert missing == dict.fromkeys(PEERS, "not built (make peers)")
+
+
+def test_llama_cpp_takes_no_part_without_a_file_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Peer, "ready", lambda self: True)
+    assert who.contestants(MODELS["smollm2-w8a8"], ["llamacpp", "llamacpp-avx2"], CPUS) == ([], {})

@@ -30,9 +30,22 @@ def test_to_another_encoding_and_to_a_directory(tiny: Path, tmp_path: Path, caps
     assert found.chat_template == TEMPLATE
 
 
+def test_w8a8_is_named_so_by_every_command(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "w8a8"
+    assert main(["convert", str(tiny), str(out), "--encoding", "W8A8"]) == 0
+    capsys.readouterr()
+    assert main(["show", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "quantization   W8A8" in lines
+    assert any(line.startswith("  int8-row-f32 ") for line in lines)
+    assert "head           tied to the embedding" in lines
+    assert main(["generate", str(out), "-p", "abc", "-n", "2", "--json"]) == 0
+
+
 @pytest.mark.parametrize(("arguments", "why"), [
     (["{tiny}", "{tiny}"], "tiny.gguf exists already"),
-    (["{tiny}", "{out}", "--encoding", "Q4_0"], "a directory takes F32, F16, BF16, not Q4_0"),
+    (["{tiny}", "{out}", "--encoding", "Q4_0"], "a directory takes F32, F16, BF16, W8A8, not Q4_0 (a .gguf file does)"),
+    (["{tiny}", "{out}.gguf", "--encoding", "W8A8"], "Q4_K, Q5_K, Q6_K, not W8A8 (a directory does)"),
     (["{tiny}", "{out}.gguf", "--encoding", "Q2_K"], "'Q2_K' is not one of"),
     (["nothing.gguf", "{out}.gguf"], "no model 'nothing.gguf'")])
 def test_errors_are_one_line(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from drut.errors import UnsupportedError
-from drut.formats.decode import decode
+from drut.formats.decode import decode, split
 from drut.formats.encode import ENCODERS, encode
-from drut.formats.encoding import encoding
+from drut.formats.encoding import W8A8, encoding
 
 K_QUANTS = ["Q4_K", "Q5_K", "Q6_K"]
 
 
-@pytest.mark.parametrize("name", [name for name in ENCODERS if name not in K_QUANTS])
+@pytest.mark.parametrize("name", [name for name in ENCODERS if name not in (*K_QUANTS, W8A8.name)])
 def test_the_bits_are_those_of_gguf(name: str) -> None:
     rng = np.random.default_rng(1)
     values = rng.standard_normal((7, 256)).astype(np.float32) * np.float32(10.0) ** rng.integers(-6, 3, (7, 1))
@@ -29,7 +29,8 @@ def test_the_bits_are_those_of_gguf(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "error"), [("Q4_0", 1 / 8), ("Q4_1", 1 / 15), ("Q5_0", 1 / 16), ("Q5_1", 1 / 31),
-                                             ("Q8_0", 1 / 254), ("BF16", 1 / 256), ("F16", 1 / 2048)])
+                                             ("Q8_0", 1 / 254), ("BF16", 1 / 256), ("F16", 1 / 2048),
+                                             ("W8A8", 1 / 254)])
 def test_what_was_written_reads_as_about_the_same(name: str, error: float) -> None:
     """Within half a step, or a whole one at the end that has a code less, and what rounding the scale adds."""
     values = np.random.default_rng(2).uniform(-1, 1, (5, 64)).astype(np.float32)
@@ -64,6 +65,24 @@ def test_k_quants_keep_what_they_hold(name: str, low: int, top: int) -> None:
     back = decode(encoding(name), encode(encoding(name), values), 256)
     np.testing.assert_allclose(back, values, rtol=2**-10)
     assert not decode(encoding(name), encode(encoding(name), 0 * values), 256).any()
+
+
+def test_w8a8_has_a_scale_for_a_row_and_codes_of_127_at_most() -> None:
+    values = np.random.default_rng(4).standard_normal((6, 96)).astype(np.float32)
+    values[0], values[1, 5] = 0, -0.0
+    values[2] = np.arange(96) + 0.5 - 48
+    values[2, 0] = 127  # a scale of one: ties go to even
+    values[3] *= np.float32(2.0**-140)  # subnormal
+    values[4] *= np.float32(1e30)
+    codes, scales, minima = split(W8A8, encode(W8A8, values), 96)
+    top = np.abs(values).max(axis=1, keepdims=True)
+    assert minima is None
+    assert (scales == top / np.float32(127)).all()
+    assert (np.abs(codes).max(axis=1)[[0, 1, 2, 4, 5]] == [0, 127, 127, 127, 127]).all()
+    assert np.abs(codes[3]).max() <= 127
+    assert codes[2, 1:5].tolist() == [-46, -46, -44, -44]
+    normal = [0, 1, 2, 4, 5]
+    assert (np.abs(codes * scales.astype(np.float64) - values)[normal] <= (scales[normal] * 0.5001)).all()
 
 
 def test_what_cannot_be_written_is_named() -> None:

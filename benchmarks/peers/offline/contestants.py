@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.build import PEERS, PEERS_DIR, ROOT
-from benchmarks.peers.models import CannotMakeError, Model, checkpoint, gguf_file, openvino_folder
+from benchmarks.peers.models import W8A8, CannotMakeError, Model, checkpoint, drut_file, openvino_folder
 from benchmarks.peers.process import EngineError, EngineProcess
 
 WORKERS = "benchmarks.peers.offline.workers"
@@ -63,12 +63,14 @@ def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[C
 
 def _drut(model: Model, _cpus: list[int], name: str = "drut") -> Contestant:
     isa = {"DRUT_ISA": "avx2"} if name == "drut-avx2" else {}
-    return Contestant(name=name, python=Path(sys.executable), module=f"{WORKERS}.drut_worker", path=gguf_file(model),
+    return Contestant(name=name, python=Path(sys.executable), module=f"{WORKERS}.drut_worker", path=drut_file(model),
                       same_file=True, env=isa)
 
 
-def _llamacpp(model: Model, _cpus: list[int], name: str = "llamacpp") -> Contestant:
-    return Contestant(name, PEERS[name].python, f"{WORKERS}.llamacpp_worker", gguf_file(model), True)
+def _llamacpp(model: Model, _cpus: list[int], name: str = "llamacpp") -> Contestant | None:
+    if model.type == W8A8:
+        return None
+    return Contestant(name, PEERS[name].python, f"{WORKERS}.llamacpp_worker", drut_file(model), True)
 
 
 def _openvino(model: Model, _cpus: list[int]) -> Contestant | None:

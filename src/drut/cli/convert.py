@@ -8,6 +8,7 @@ from pathlib import Path
 from drut.cli.opening import add_model
 from drut.cli.terminal import note
 from drut.formats.encode import ENCODERS
+from drut.formats.encoding import title
 from drut.model.convert import convert
 from drut.model.model import open_model
 from drut.model.store import resolve
@@ -17,15 +18,16 @@ keep their encoding, or each element is rounded to the nearest value of another 
 EXAMPLES = (
     ("drut convert smollm2-135m-instruct q8.gguf --encoding Q8_0", "to a GGUF file"),
     ("drut convert ./model.gguf ./model --encoding BF16", "to a Hugging Face directory"),
+    ("drut convert smollm2-135m-instruct ./w8a8 --encoding W8A8", "to one in the compressed-tensors format"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("out", metavar="OUT", type=Path, help="the output: FILE.gguf, or a directory")
-    parser.add_argument("--encoding", choices=list(ENCODERS), metavar="NAME",
-                        help=f"encoding of all matrices: {', '.join(ENCODERS)} (default: as stored; a directory takes "
-                             "floats)")
+    parser.add_argument("--encoding", choices=[title(name) for name in ENCODERS],
+                        help="encoding of all matrices (default: as stored; a directory takes floats and W8A8, a GGUF "
+                             "file all but W8A8)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Encodes float32 to stored codes, each element rounded to the nearest code, as ggml's reference quantizers do.
 
-For finite numbers the bits equal ggml's, which tests against `gguf` check; K-quants (`encode_k.py`) differ.
+For finite numbers the bits equal ggml's, which tests against `gguf` check; K-quants (`encode_k.py`) differ. ggml has no
+W8A8.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from drut.errors import UnsupportedError
 from drut.formats.encode_k import q4_k, q5_k, q6_k
-from drut.formats.encoding import Encoding
-from drut.formats.planes import F32, U8
+from drut.formats.encoding import W8A8, Encoding
+from drut.formats.planes import F32, U8, join
 
 
 def encode(enc: Encoding, values: F32) -> U8:
@@ -26,8 +27,9 @@ def encode(enc: Encoding, values: F32) -> U8:
         raise UnsupportedError(f"{enc.name} cannot be written (can be: {', '.join(ENCODERS)})")
     values = np.ascontiguousarray(values, np.float32)
     row_bytes = enc.row_bytes(values.shape[1])
+    blocks = values.reshape(-1, enc.block) if enc.block_bytes else values  # a scale for a row takes it whole
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return ENCODERS[enc.name](values.reshape(-1, enc.block)).reshape(len(values), row_bytes)
+        return ENCODERS[enc.name](blocks).reshape(len(values), row_bytes)
 
 
 def _bytes(x: NDArray[Any]) -> U8:
@@ -103,8 +105,15 @@ def _q8_0(x: F32) -> U8:
     return np.concatenate([_half(d), _bytes(codes.astype(np.int8))], axis=1)
 
 
+def _w8a8(x: F32) -> U8:
+    """Encodes whole rows as planes, with a scale such that the element farthest from zero becomes 127 or -127."""
+    scale = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
+    codes = np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale != 0)).clip(-127, 127)
+    return join(scale, codes.astype(np.int8).view(np.uint8) ^ np.uint8(128))
+
+
 ENCODERS: dict[str, Callable[[F32], U8]] = {
     "F32": _bytes, "F16": _half, "BF16": _bf16,
     "Q4_0": _q4_0, "Q4_1": _q4_1, "Q5_0": _q5_0, "Q5_1": _q5_1, "Q8_0": _q8_0,
-    "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k,
+    "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k, W8A8.name: _w8a8,
 }

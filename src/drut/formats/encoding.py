@@ -122,8 +122,13 @@ def planes(code: Literal["int4", "int8", "fp8"], group: int, scale: ScaleType, *
                     zero_point=8 if bits == 4 else 0, scale=scale)
 
 
+W8A8 = planes("int8", 0, "f32")
+
+
 def find_encoding(name: str) -> Encoding | None:
     """Returns the encoding called `name`; None if Drut does not compute with it."""
+    if name == "W8A8":
+        return W8A8
     if name in ENCODINGS or name == NVFP4.name:
         return ENCODINGS.get(name, NVFP4)
     match = _PLANES.fullmatch(name)
@@ -140,3 +145,8 @@ def encoding(name: str) -> Encoding:
         known = ", ".join(ENCODINGS)
         raise UnsupportedError(f"quantization {name!r} is not supported (supported: {known})")
     return found
+
+
+def title(name: str) -> str:
+    """Returns the name of an encoding in tables: W8A8 for int8 codes with one scale per row, else its own."""
+    return "W8A8" if name.startswith("int8-row-") else name

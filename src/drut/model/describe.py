@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from drut.errors import UnsupportedError
-from drut.formats.encoding import find_encoding
+from drut.formats.encoding import find_encoding, title
 from drut.kernels.kv import KV_DTYPES, PAGE_TOKENS
 from drut.model.decoder import kv_layouts
 from drut.model.model import ModelFiles
@@ -98,7 +98,7 @@ class Description:
     architecture: str
     family: str
     parameters: int
-    quantization: str  # the encoding of most weights
+    quantization: str  # the encoding of most weights, by its title
     file_bytes: int
     bits_per_weight: float
     tensors: int
@@ -137,7 +137,7 @@ def describe(files: ModelFiles) -> Description:
         architecture=spec.architecture,
         family=spec.family,
         parameters=spec.parameters(),
-        quantization=max(uses, key=lambda use: use.weights).encoding,
+        quantization=title(max(uses, key=lambda use: use.weights).encoding),
         file_bytes=sum(file.stat().st_size for file in _weight_files(path)),
         bits_per_weight=8 * sum(use.nbytes for use in uses) / sum(use.weights for use in uses),
         tensors=len(files.source.tensors),
@@ -208,7 +208,7 @@ def weights_in_words(files: ModelFiles) -> str:
     shown = next((f"{count / size:.3g}{unit}" for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k"))
                   if count >= size), str(count))
     least = 0.01 * sum(use.weights for use in uses)
-    return f"{shown} weights in {', '.join(use.encoding for use in uses if use.weights > least)}"
+    return f"{shown} weights in {', '.join(title(use.encoding) for use in uses if use.weights > least)}"
 
 
 def _layer_runs(files: ModelFiles) -> tuple[LayerRun, ...]:

@@ -22,6 +22,11 @@ def test_a_gguf_file_is_named_by_its_type(name: str, weights: str) -> None:
 @pytest.mark.parametrize(("config", "weights"), [
     ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "awq 4 bits"),
     ({"quantization_config": {"quant_method": "fp8"}}, "fp8"),
+    ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+        "weights": {"num_bits": 8}, "input_activations": {"num_bits": 8}}}}}, "compressed-tensors W8A8"),
+    ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+        "weights": {"num_bits": 4}, "input_activations": None}}}}, "compressed-tensors W4A16"),
+    ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": []}}, "compressed-tensors"),
     ({"quantization": {"bits": 4, "group_size": 64}}, "4 bits"), ({}, "")])
 def test_a_folder_is_named_by_how_it_was_quantized(tmp_path: Path, config: object, weights: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -149,7 +149,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     source = checkpoint("llama_tied", tmp_path / "source")
     with pytest.raises(DrutError, match="exists already"):
         converted(source, source)
-    with pytest.raises(UnsupportedError, match="a directory takes F32, F16, BF16, not Q8_0"):
+    with pytest.raises(UnsupportedError, match="a directory takes F32, F16, BF16, W8A8, not Q8_0"):
         converted(source, tmp_path / "out", "Q8_0")
     (source / "tokenizer.json").unlink()
     with pytest.raises(UnsupportedError, match=r"no tokenizer.json"):

@@ -26,12 +26,26 @@ def of_folder(folder: Path) -> str:
     for key in ("quantization_config", "quantization"):
         if isinstance(config.get(key), dict):
             given = config[key]
-            bits = given.get("bits") or given.get("w_bit")
-            return " ".join(filter(None, [str(given.get("quant_method", "")), f"{bits} bits" if bits else ""])) or key
+            return " ".join(filter(None, [str(given.get("quant_method", "")), _bits(given)])) or key
     for path in sorted(folder.glob("*.safetensors")):
         if stored := _most(path):
             return _NAMES.get(stored, stored.lower())
     return ""
+
+
+def _bits(given: dict[str, Any]) -> str:
+    """Returns the bits of the weights, and those of activations if compressed-tensors names them, as "W8A8"."""
+    if bits := given.get("bits") or given.get("w_bit"):
+        return f"{bits} bits"
+    groups = _object(given, "config_groups")
+    scheme = _object(groups, next(iter(groups), ""))
+    bits = _object(scheme, "weights").get("num_bits")
+    return f"W{bits}A{_object(scheme, 'input_activations').get('num_bits', 16)}" if bits else ""
+
+
+def _object(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    found = parent.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def of_openvino(folder: Path) -> str:

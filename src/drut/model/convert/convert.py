@@ -14,17 +14,18 @@ import numpy as np
 
 from drut.errors import DrutError, UnsupportedError
 from drut.formats.decode import decode
-from drut.formats.encode import encode
-from drut.formats.encoding import ENCODINGS, Encoding, encoding
+from drut.formats.encode import ENCODERS, encode
+from drut.formats.encoding import ENCODINGS, W8A8, Encoding, encoding, title
 from drut.formats.planes import U8
 from drut.model.convert import keys, vocabulary
+from drut.model.convert.compressed import compressed, settings
 from drut.model.convert.write import PendingTensor, write_gguf, write_safetensors
 from drut.model.families import family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
 from drut.model.model import ModelFiles
 from drut.model.roles import expected_shapes
 
-HF_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+HF_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", W8A8.name: "bfloat16"}  # of the model
 KEPT_APART = ("rope_freqs.weight",)  # GGUF tensors without a role, which are copied from file to file
 DROPPED = ("general.file_type", "split.", "general.quantization_version", "general.alignment")
 
@@ -32,26 +33,33 @@ DROPPED = ("general.file_type", "split.", "general.quantization_version", "gener
 def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
     """Writes `files` to `out`, a `.gguf` file or a directory, its matrices in encoding `to` or as they are.
 
-    Returns notes about matrices that `to` cannot hold, a line each. A directory takes float encodings. A failure leaves
-    no files, and existing files are never overwritten. Raises UnsupportedError, which names what cannot be converted.
+    Returns notes about matrices that `to` cannot hold, a line each. A failure leaves no files, and existing files are
+    never overwritten. Raises UnsupportedError, which names what cannot be converted.
     """
     if out.exists():
         raise DrutError(f"{out} exists already")
     files.check()
     is_gguf = out.suffix == ".gguf"
     wanted = encoding(to) if to is not None else None
-    if not is_gguf and wanted is not None and wanted.name not in HF_DTYPES:
-        raise UnsupportedError(f"{out}: a directory takes {', '.join(HF_DTYPES)}, not {wanted.name} "
-                               "(a .gguf file does)")
+    if wanted is not None:
+        _check_container(out, wanted, is_gguf)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         made = partial / out.name
-        notes = _to_gguf(files, made, wanted) if is_gguf else _to_hf(files, made, wanted or _float_of(files))
+        notes = _to_gguf(files, made, wanted) if is_gguf else _to_hf(files, made, wanted or _most(files))
         os.rename(made, out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return notes
+
+
+def _check_container(out: Path, wanted: Encoding, is_gguf: bool) -> None:
+    held = ENCODINGS if is_gguf else HF_DTYPES
+    if wanted.name not in held:
+        takes = ", ".join(title(name) for name in ENCODERS if name in held)
+        here, other = ("a GGUF file", "a directory") if is_gguf else ("a directory", "a .gguf file")
+        raise UnsupportedError(f"{out}: {here} takes {takes}, not {title(wanted.name)} ({other} does)")
 
 
 def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]:
@@ -70,7 +78,8 @@ def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]
         metadata |= vocabulary.gguf_keys(tokenizer, files.spec.vocab, files.path.name)
         if factors is not None:
             f32 = factors.astype(np.float32)
-            tensors.append(PendingTensor("rope_freqs.weight", f32.shape, encoding("F32"), lambda: f32.view(np.uint8)))
+            tensors.append(PendingTensor.of("rope_freqs.weight", f32.shape, encoding("F32"),
+                                            lambda: f32.view(np.uint8)))
     write_gguf(out, metadata | {"general.quantization_version": 2}, tensors)
     return notes
 
@@ -81,7 +90,11 @@ def _to_hf(files: ModelFiles, out: Path, wanted: Encoding) -> list[str]:
     tokenizer = files.tokenizer()
     out.mkdir()
     notes: list[str] = []
-    write_safetensors(out / "model.safetensors", list(_pending(files, table, wanted, notes)))
+    tensors = list(_pending(files, table, wanted, notes))
+    if wanted == W8A8:
+        tensors = compressed(tensors, files.spec.tied_head)
+        config["quantization_config"] = settings(tensors)
+    write_safetensors(out / "model.safetensors", tensors)
     if tokenizer is not None:
         vocabulary.write_hf(tokenizer, out)
         ends = sorted(tokenizer.eos_ids)
@@ -92,8 +105,8 @@ def _to_hf(files: ModelFiles, out: Path, wanted: Encoding) -> list[str]:
     return notes
 
 
-def _float_of(files: ModelFiles) -> Encoding:
-    """Returns the encoding of most matrices, if it is a float encoding; else BF16."""
+def _most(files: ModelFiles) -> Encoding:
+    """Returns the encoding of most matrices, if a directory takes it; else BF16."""
     names = [files.source.tensors[files.table[role].name].encoding for role, s in expected_shapes(files.spec).items()
              if len(s) == 2]
     most = max(set(names), key=names.count)
@@ -107,19 +120,19 @@ def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | 
         source, target = files.table[role], table[role]
         stored = encoding(files.source.tensors[source.name].encoding)
         enc = encoding("F32") if len(shape) == 1 else _choose(files, role, stored, wanted, shape[1], notes)
-        yield PendingTensor(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
+        yield PendingTensor.of(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
 
 
 def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int,
             notes: list[str]) -> Encoding:
     if wanted is None:
         if stored.name not in ENCODINGS:
-            raise UnsupportedError(f"{files.path.name}: {role} is stored as {stored.name}, which a GGUF file cannot "
-                                   "hold: name an encoding to convert it to")
+            raise UnsupportedError(f"{files.path.name}: {role} is stored as {title(stored.name)}, which a GGUF file "
+                                   "cannot hold: name an encoding to convert it to")
         return stored
     if k % wanted.block == 0:
         return wanted
-    notes.append(f"{role}: rows of {k} are not whole blocks of {wanted.name}; written as F16")
+    notes.append(f"{role}: rows of {k} are not whole blocks of {title(wanted.name)}; written as F16")
     return encoding("F16")
 
 
@@ -154,4 +167,4 @@ def _reordered(rows: U8, source: np.ndarray | None, target: np.ndarray | None) -
 
 def _as_it_is(files: ModelFiles, name: str) -> PendingTensor:
     info = files.source.tensors[name]
-    return PendingTensor(name, info.shape, encoding(info.encoding), lambda: files.source.raw(name))
+    return PendingTensor.of(name, info.shape, encoding(info.encoding), lambda: files.source.raw(name))

@@ -23,17 +23,18 @@ _TYPE_NUMBERS = {name: number for number, (name, _, _) in GGML_TYPES.items()}
 
 @dataclass(frozen=True)
 class PendingTensor:
-    """A tensor to write: `make` returns its bytes. `shape` is outermost first."""
+    """A tensor to write: `make` returns its `nbytes` bytes. `shape` is outermost first, `dtype` an encoding or I8."""
 
     name: str
     shape: tuple[int, ...]
-    encoding: Encoding
+    dtype: str
+    nbytes: int
     make: Callable[[], U8]
 
-    @property
-    def nbytes(self) -> int:
-        rows = int(np.prod(self.shape[:-1], dtype=np.int64))
-        return rows * self.encoding.row_bytes(self.shape[-1])
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, ...], enc: Encoding, make: Callable[[], U8]) -> PendingTensor:
+        rows = int(np.prod(shape[:-1], dtype=np.int64))
+        return cls(name, shape, enc.name, rows * enc.row_bytes(shape[-1]), make)
 
 
 def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[PendingTensor]) -> None:
@@ -45,7 +46,7 @@ def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pen
         offset = 0
         for t in tensors:
             dims = struct.pack(f"<I{len(t.shape)}Q", len(t.shape), *reversed(t.shape))
-            file.write(_string(t.name) + dims + struct.pack("<IQ", _TYPE_NUMBERS[t.encoding.name], offset))
+            file.write(_string(t.name) + dims + struct.pack("<IQ", _TYPE_NUMBERS[t.dtype], offset))
             offset += t.nbytes + -t.nbytes % ALIGNMENT
         file.write(bytes(-file.tell() % ALIGNMENT))
         for t in tensors:
@@ -54,11 +55,11 @@ def write_gguf(path: Path, metadata: Mapping[str, object], tensors: Sequence[Pen
 
 
 def write_safetensors(path: Path, tensors: Sequence[PendingTensor]) -> None:
-    """Writes a safetensors file of float tensors."""
+    """Writes a safetensors file; `dtype` is the format's own name."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for t in tensors:
-        header[t.name] = {"dtype": t.encoding.name, "shape": t.shape, "data_offsets": [end, end + t.nbytes]}
+        header[t.name] = {"dtype": t.dtype, "shape": t.shape, "data_offsets": [end, end + t.nbytes]}
         end += t.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

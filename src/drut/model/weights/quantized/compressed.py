@@ -1,8 +1,8 @@
 """compressed-tensors, the format of LLM Compressor: integers, packed or not, FP8, NVFP4 and MXFP4.
 
 The tensors determine which layers are quantized, and how; `config_groups` must agree. Settings and scales of
-activations are not used: integer weights have int8 activations in groups of 32, finer than any scheme that a file can
-request, and float weights have float activations (FP4: int8, more precise than the file requests).
+activations are not used: integer weights have int8 activations in groups of 32 or 64, finer than any scheme that a file
+can request, and float weights have float activations (FP4: int8, more precise than the file requests).
 """
 
 from __future__ import annotations
