@@ -28,9 +28,9 @@ inline PanelPrefetch panel_prefetch(const DrutMatrix& m, int p, const uint8_t* n
   return {next - panel(m, p) + first * 64, lines * (pass + 1) / passes - first};
 }
 
-// Sums K in the slices of m, cut at activation groups floor(i * groups / slices), and joins them by one binary tree, so that a sum
-// does not depend on how many machines compute the slices. body(range, to) computes a slice into a tile of `floats`
-// sums; spare: memory for the sums that wait, kSliceDepth tiles. tile: the result.
+// Sums K in the slices of m and joins them by one binary tree, so that a sum does not depend on how many machines compute
+// the slices. Slice i begins at group floor(i * groups / slices) of activations with one scale. body(range, to) computes a
+// slice into a tile of `floats` sums; spare: memory for the sums that wait, kSliceDepth tiles. tile: the result.
 constexpr int kSliceDepth = 3;
 static_assert(1 << kSliceDepth == kMaxSlices, "");
 template <class Body> void sum_slices(const DrutMatrix& m, int floats, float* tile, float* spare, Body body) {
@@ -68,7 +68,8 @@ inline void multiply_unpacked(const DrutMatrix& m, int p, const Acts& a, int row
   uint8_t* codes = by_row ? unpacked + kRowHead : unpacked;
   const int64_t bytes = panel_bytes(m);
   sum_slices(m, count * kPanel, tile, spare, [&](GroupRange slice, float* to) {
-    const int all_of = slice.end - slice.begin, parts = (all_of + fit - 1) / fit, each = ((all_of + parts - 1) / parts + 1) / 2 * 2;
+    const int length = slice.end - slice.begin, parts = (length + fit - 1) / fit;
+    const int each = ((length + parts - 1) / parts + 1) / 2 * 2;  // nearly equal parts, of whole pairs of groups
     for (GroupRange groups = slice; groups.begin < slice.end; groups = {groups.end, slice.end, false}) {
       if (groups.begin + each < slice.end) groups.end = groups.begin + each;
       unpack_panel_groups(m, panel(m, p), groups, codes);

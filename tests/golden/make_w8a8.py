@@ -1,6 +1,6 @@
 """Golden W8A8 checkpoints: a tiny model quantized and saved by compressed-tensors, and logits of transformers.
 
-    python tests/golden/make_w8a8.py --write   write w8a8.npz beside this file
+    python tests/golden/make_w8a8.py --write   write w8a8.npz next to this file
     python tests/golden/make_w8a8.py --check   do it again and compare; exit code 1 if anything differs
 
 Needs torch, transformers and compressed-tensors; what it writes is read without them.
