@@ -125,6 +125,8 @@ class EngineConfig(Settings):
                               type=int, least=1, most=1024, internal=True)
     forced_tokens: bool = setting(True, "append tokens that a grammar forces at once, instead of sampling each",
                                   type=bool, internal=True)
+    speculate: str = setting("none", "speculative decoding: a method with options, as in ngram:k=8,min=2; methods are "
+                             "none, auto, ngram and suffix")
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024, short="-t")
     backend: str = setting("auto", "backend of the computation; auto: native if it is built", env="DRUT_BACKEND",
@@ -166,6 +168,7 @@ class EngineSettings(TypedDict, total=False):
     overlap: bool
     multi_step: int
     forced_tokens: bool
+    speculate: str
     threads: int | None
     backend: str
     execution: str

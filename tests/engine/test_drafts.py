@@ -43,10 +43,20 @@ def test_others_keep_their_rows_however_much_is_guessed() -> None:
     assert all(len(r.output_ids) > length for r, length in zip(requests, lengths, strict=True))
 
 
-def test_what_depends_on_the_host_is_not_guessed() -> None:
-    guesser = Guesser(0.0)
-    engine = make_engine(drafter=guesser, samples=64)
-    request = submit(engine, text(0, 5), max_tokens=20, frequency_penalty=0.5)
-    finish_all(engine)
-    assert guesser.drafted == 0
-    check_answer(engine, request)
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("params", [
+    {"frequency_penalty": 0.5}, {"repetition_penalty": 1.3, "min_tokens": 9, "ignore_eos": False},
+    {"logit_bias": {5: 1.5, 9: -2.25}, "min_tokens": 25, "stop_token_ids": tuple(range(10, 30))},
+    {"presence_penalty": 1.0, "logprobs": 3, "min_tokens": 3, "ignore_eos": False}], ids=str)
+def test_logits_processors_see_the_drafts(params: dict[str, object], overlap: bool) -> None:
+    guesser = Guesser(0.1)
+    engine = make_engine(drafter=guesser, samples=64, overlap=overlap)
+    log = make_log()
+    requests = [submit(engine, text(i, 5), max_tokens=30, seed=i, **params) for i in range(4)]
+    for request in requests:
+        log[request]
+        guesser.learn(engine, request)
+    finish_all(engine, log)
+    for request in requests:
+        check_answer(engine, request, log[request])
+    assert guesser.accepted > 10

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drut.constrain import Constraint, ReasoningSpec
 from drut.constrain.grammar_matcher import GrammarMatcher, Mask
 from drut.engine.request.params import FilledParams
-from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks
+from drut.engine.step.grammar_masks import ConstrainedRow, GrammarMasks, MaskChain
 from drut.errors import RequestError
 from drut.kernels.backend import Backend, BackendLimits, Executable, Host
 from drut.kernels.descriptor import Edits, StepDescriptor, mask_words
@@ -233,16 +233,16 @@ def test_no_mask_is_filled_any_more_where_one_failed(maker: GrammarMasks) -> Non
     filled = list[Mask]()
 
     class Slow:
-        def fill(self, mask: Mask) -> None:
+        def fill_along(self, masks: Sequence[Mask], drafts: Sequence[int]) -> None:
             time.sleep(0.05)
-            filled.append(mask)
+            filled.extend(masks)
 
     class Broken:
-        def fill(self, mask: Mask) -> None:
+        def fill_along(self, masks: Sequence[Mask], drafts: Sequence[int]) -> None:
             raise OSError("made to fail")
 
     mask = np.zeros(1, np.int32)
     for guides, count in (((Broken(), Slow()), 1), ((Slow(), Broken()), 2)):
         with pytest.raises(OSError, match="made to fail"):
-            maker._fill([(guide, mask) for guide in guides])  # type: ignore[misc]
+            maker._fill([MaskChain(guide, [mask], ()) for guide in guides])  # type: ignore[misc]
         assert len(filled) == count

@@ -64,7 +64,7 @@ def test_floors_are_added_up_from_when_the_roof_is_known(llm: LLM) -> None:
     engine, meter, params = llm.engine, llm.engine.meter, SamplingParams(max_tokens=4, ignore_eos=True, temperature=0)
     llm.generate("before", params)
     assert meter.floor_seconds is None
-    engine.compare_with(PEAKS)
+    engine.meter.compare(PEAKS)
     assert meter.floor_seconds == 0.0
     floor, shapes = StepRoofline(engine.runner.plan.ops, PEAKS), []
     llm.submit("a prompt", params)

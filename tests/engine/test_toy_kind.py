@@ -33,7 +33,6 @@ from drut.model.model import ModelFiles, open_model
 from drut.model.part import CacheUse, Mixer, Outline, Scope, Shapes
 from drut.model.rules import Rules
 from drut.model.spec import check
-from drut.speculate import Drafter
 from tests.cache.slots import SlotGroup
 from tests.engine.chance import ChancePreemption
 from tests.golden.weights import write_checkpoint
@@ -212,21 +211,8 @@ def test_the_state_matters(directory: Path) -> None:
 
 
 def test_it_takes_no_drafter(directory: Path) -> None:
-    class Never(Drafter):
-        def propose(self, inputs):
-            raise AssertionError
-
-        def commit(self, verified):
-            raise AssertionError
-
-        def forget(self, key):
-            raise AssertionError
-
-    engine = engine_of(toy(directory, MIXED))
-    with pytest.raises(UnsupportedError, match="whose state cannot be rewound"):
-        Engine(engine.runner, engine.scheduler, vocab=engine.vocab, context=engine.context, eos_ids=engine.eos_ids,
-               drafter=Never())
-    engine.close()
+    with pytest.raises(UnsupportedError, match="cannot be rewound"):
+        engine_of(toy(directory, MIXED), speculate="ngram")
 
 
 def test_the_longest_sequence_is_bounded_by_the_context_alone(directory: Path) -> None:

@@ -31,6 +31,7 @@ from drut.engine.schedule.scheduler import Scheduler
 from drut.engine.schedule.static_batching import StaticBatching
 from drut.engine.schedule.work import StepLimits
 from drut.engine.step.runner import Runner
+from drut.engine.step.speculation import Speculation
 from drut.kernels.backend import Backend, Executable, StepOutput
 from drut.kernels.cost import Cost, CostRate
 from drut.kernels.descriptor import HOLE, RELAY, StepDescriptor
@@ -42,6 +43,7 @@ from drut.kernels.pool import HostPool
 from drut.kernels.predictor import MULTIPLE, Predictor
 from drut.observe.ledger import Macs, Peaks
 from drut.speculate import Drafter, DraftInput, VerifiedDrafts
+from drut.speculate.controller import SpeculationController
 from tests.engine.chance import ChancePreemption
 
 VOCAB = 50
@@ -275,7 +277,8 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
                 canary: bool = False, context: int = 1 << 12, eos: frozenset[int] = EOS,
                 reserve_quantile: float = 0.0, aging_s: float = 10.0, windows: Sequence[int] = (0,),
                 window_pages: int = 64, continuous: bool = True, drafter: Drafter | None = None,
-                samples: int | None = None) -> Engine:
+                samples: int | None = None, max_drafts: int = 64,
+                controller: SpeculationController | None = None) -> Engine:
     """`windows`: of the KV groups, 0 for the whole context, else at least 2, as a slot depends on the one before;
     `pages`: of the first, `window_pages`: of the others."""
     memory = [HostPool(np.zeros((window_pages if i else pages, PAGE_TOKENS * 8), np.uint8))
@@ -291,7 +294,9 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
     rules = rules if continuous else StaticBatching(rules, seqs)
     rules = ChancePreemption(rules, force_preempt) if force_preempt else rules
     scheduler = Scheduler(cache, limits, rules, PrefillPacer(Predictor(Plan(()))), reserve=Reserve(reserve_quantile))
-    return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap, drafter=drafter)
+    return Engine(runner, scheduler, vocab=VOCAB, context=context, eos_ids=eos, overlap=overlap,
+                  speculation=drafter and Speculation(drafter, vocab=VOCAB, max_drafts=max_drafts,
+                                                      controller=controller))
 
 
 class Guesser:
@@ -316,6 +321,9 @@ class Guesser:
             assert len(one.tokens) == one.accepted + 1
             self.accepted += one.accepted
             self.drafted += one.drafted
+
+    def method(self, sequence: int) -> str:
+        return "guess"
 
     def forget(self, sequence: int) -> None:
         del self.answers[sequence]

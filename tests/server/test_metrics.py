@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from drut.config import EngineConfig
 from drut.engine.request.output import Chunk
 from drut.engine.request.params import FilledParams
-from drut.engine.service.messages import Output, PageStats, Stats
+from drut.engine.service.messages import DraftStats, Output, PageStats, Stats
 from drut.server.admission import AdmissionControl, AdmissionLimits, ObserverGroup, QueuedRequest, QueueFullError
 from drut.server.http.gate import ConnectionGate
 from drut.server.metrics import GAPS, METRICS, SECONDS, TOKENS, Metrics
@@ -27,9 +27,9 @@ STATS = Stats(pages=10, free_pages=3, cached_pages=4, evictable_pages=2, running
               evicted_miss_tokens=16, evicted_pages=9, steps=30, rows=400, failed_steps=1, idle_s=0.5,
               step_bounds=[0.1, 1.0], step_counts=[10, 15, 5], step_seconds=12.5, floor_seconds=5.0,
               window_pages=[PageStats(20, 5, 12, 1)], expert_tokens={0: (80, 30), 2: (80, 11)}, row_bounds=[1.0, 8.0],
-              row_counts=[4, 20, 6], compiled_grammars=7)
+              row_counts=[4, 20, 6], compiled_grammars=7, drafts={"ngram": DraftStats(9, 40, [6, 4, 1])})
 
-# The families that vLLM serves for a model without adapters, images, speculation and remote KV.
+# The families that vLLM serves for a model without adapters, images and remote KV.
 VLLM = [f"vllm:{name}" for name in (
     "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "cache_config_info", "prefix_cache_queries",
     "prefix_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_cached", "generation_tokens",
@@ -37,7 +37,8 @@ VLLM = [f"vllm:{name}" for name in (
     "request_params_n", "request_params_max_tokens", "request_prefill_kv_computed_tokens", "iteration_tokens_total",
     "time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds",
     "e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds",
-    "request_decode_time_seconds", "request_inference_time_seconds")]
+    "request_decode_time_seconds", "request_inference_time_seconds", "spec_decode_num_drafts",
+    "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens", "spec_decode_num_accepted_tokens_per_pos")]
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -183,6 +184,10 @@ def test_the_engines_counts_and_its_death() -> None:
                                         ("enable_prefix_caching", "True"), ("num_gpu_blocks", "10"))): 1,
             ("drut_steps_total", ()): 30, ("drut_step_rows_total", ()): 400, ("drut_failed_steps_total", ()): 1,
             ("drut_compiled_grammars_total", ()): 7,
+            ("vllm:spec_decode_num_drafts_total", (("method", "ngram"),)): 9,
+            ("vllm:spec_decode_num_draft_tokens_total", (("method", "ngram"),)): 40,
+            ("vllm:spec_decode_num_accepted_tokens_total", (("method", "ngram"),)): 11,
+            ("vllm:spec_decode_num_accepted_tokens_per_pos_total", (("method", "ngram"), ("position", "1"))): 4,
             ("drut_last_step_age_seconds", ()): 0.5, ("drut_engine_up", ()): 1,
             ("drut_step_seconds_bucket", (("le", "0.1"),)): 10, ("drut_step_seconds_bucket", (("le", "1.0"),)): 25,
             ("drut_step_seconds_count", ()): 30, ("drut_step_seconds_sum", ()): 12.5,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -179,6 +180,46 @@ class GrammarMatcher:
         self._look_ahead()
         return True
 
+    def copy(self) -> GrammarMatcher:
+        """Returns an independent matcher of the same output."""
+        other = copy.copy(self)
+        other._matcher = self._matcher.deep_copy() if self._matcher is not None else None
+        other._watch = self._watch.copy() if self._watch is not None else None
+        other._tokens, other._scratch = list(self._tokens), np.zeros_like(self._scratch)
+        return other
+
+    def fill_along(self, masks: Sequence[Mask], drafts: Sequence[int]) -> None:
+        """Fills the mask of the next token, and the mask after each of `drafts`, all bits after one that is not
+        allowed."""
+        self.fill(masks[0])
+        if not drafts:
+            return
+        ahead = self.copy()
+        for i, draft in enumerate(drafts):
+            if not allows(masks[i], draft):
+                for mask in masks[i + 1 :]:
+                    mask[:] = ALL
+                return
+            ahead.advance(draft)
+            ahead.fill(masks[i + 1])
+
+    def may_accept(self, drafts: Sequence[int]) -> int:
+        """Returns how many leading `drafts` can follow the output: an upper bound that takes no mask. For a matcher
+        that has all tokens of the output."""
+        matcher, taken = self._matcher, len(self._tokens)
+        thinks = self._watch is not None and self._watch.thinks(taken)
+        if matcher is None or thinks or self.failure is not None:
+            return len(drafts)
+        run = self.forced(taken)
+        for i, (draft, token) in enumerate(zip(drafts, run, strict=False)):
+            if draft != token:
+                return i
+        if self.ended is not None:
+            return len(drafts)
+        text = list(takewhile(self._is_text, drafts[len(run) :]))
+        fits = matcher.validate_tokens(text)
+        return len(run) + fits + (fits == len(text) and len(run) + fits < len(drafts))  # an end may follow
+
     def truncate(self, count: int) -> None:
         """Removes all tokens but the first `count`."""
         if count >= len(self._tokens):
@@ -260,6 +301,11 @@ class GrammarMatcher:
 
     def _fail(self, why: str) -> None:
         self.failure = RequestError(f"the grammar failed after {len(self._tokens)} tokens: {reason(why)}")
+
+
+def allows(mask: Mask, token: int) -> bool:
+    """Returns whether a mask allows `token`."""
+    return bool(mask.view(np.uint32)[token // 32] >> np.uint32(token % 32) & np.uint32(1))
 
 
 def _allow(mask: Mask, token: int) -> None:

@@ -5,6 +5,7 @@ Everything here is a function of the output's own tokens, so it does not depend 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ class ReasoningTracker:
         """Returns a new tracker, at the start of another output."""
         return ReasoningTracker(self._reasoning, self.opening, self.closing, self._bytes, again=self._again)
 
+    def copy(self) -> ReasoningTracker:
+        """Returns a tracker of the same output, at the same place."""
+        return copy.copy(self)  # every field that changes is replaced, none is written into
+
     def push(self, token: int) -> bool:
         """Appends the next token of the output; returns True if the token is not part of the answer."""
         before, forced = self.state, self.forced(self._seen) is not None
@@ -169,6 +174,14 @@ class ReasoningTracker:
             return None
         at = output - self._force_at
         return self.closing[at] if 0 <= at < len(self.closing) else None
+
+    def forced_along(self, output: int, drafts: Sequence[int]) -> list[int | None]:
+        """Returns `forced` for the token at index `output`, and for the token after each of `drafts`."""
+        found, ahead = [self.forced(output)], self.copy() if drafts else self
+        for i, draft in enumerate(drafts, output + 1):
+            ahead.push(draft)
+            found.append(ahead.forced(i))
+        return found
 
     @property
     def first_dependent_index(self) -> float:

@@ -20,6 +20,7 @@ from drut.engine.schedule.reserve import Reserve
 from drut.engine.schedule.scheduler import Scheduler
 from drut.engine.schedule.static_batching import StaticBatching
 from drut.engine.step.runner import Runner
+from drut.engine.step.speculation import Speculation
 from drut.errors import UnsupportedError
 from drut.home import home
 from drut.kernels.backend import Backend
@@ -35,6 +36,8 @@ from drut.model.store import model_digest
 from drut.model.tokenizer import Tokenizer
 from drut.model.weights.loader import Weights
 from drut.observe.laps import Laps
+from drut.speculate.controller import SpeculationController
+from drut.speculate.methods import chosen_method
 
 NUMERICS_VERSION = 2
 
@@ -89,7 +92,18 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
                                    cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
                   forced_tokens=config.forced_tokens, grammars=grammars,
+                  speculation=make_speculation(config, spec.vocab, pacer.predictor),
                   defaults=model_defaults(files) if config.generation_config == "auto" else NEUTRAL)
+
+
+def make_speculation(config: EngineConfig, vocab: int, predictor: Predictor) -> Speculation | None:
+    """Returns the speculation that the settings choose; None for none."""
+    chosen = chosen_method(config.speculate)
+    if chosen is None:
+        return None
+    controller = SpeculationController(predictor, chosen.max_drafts, overlap=config.overlap)
+    return Speculation(chosen.drafter(), vocab=vocab, max_drafts=chosen.max_drafts,
+                       controller=controller if chosen.adaptive else None)
 
 
 def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:

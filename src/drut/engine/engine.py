@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
@@ -28,9 +28,7 @@ from drut.engine.step.accept import Acceptor
 from drut.engine.step.inflight import InflightStep
 from drut.engine.step.meter import StepMeter
 from drut.engine.step.runner import Runner
-from drut.errors import UnsupportedError
-from drut.observe.ledger import Peaks
-from drut.speculate import Drafter, DraftInput
+from drut.engine.step.speculation import Speculation
 
 
 @dataclass
@@ -52,23 +50,22 @@ class Engine:
 
     def __init__(self, runner: Runner, scheduler: Scheduler, *, vocab: int, context: int, eos_ids: frozenset[int],
                  overlap: bool = False, forced_tokens: bool = True, grammars: GrammarCompiler | None = None,
-                 drafter: Drafter | None = None, defaults: SamplingParams = NEUTRAL) -> None:
+                 speculation: Speculation | None = None, defaults: SamplingParams = NEUTRAL) -> None:
         """`forced_tokens`: append the tokens that a grammar forces without sampling them; `grammars`: None if no
-        constraint can be served; `drafter`: proposes tokens of requests without constraint, reasoning and penalties;
-        `defaults`: the model's sampling parameters for fields that a request does not set.
-        Raises UnsupportedError if there is a drafter and the model has state that cannot be rewound."""
+        constraint can be served; `speculation`: proposes next tokens of requests; `defaults`: the model's sampling
+        parameters for fields that a request does not set.
+        Raises UnsupportedError for speculation with a model whose state cannot be rewound."""
         self.runner, self.scheduler, self.cache = runner, scheduler, scheduler.cache
         self.vocab, self.context, self.overlap, self.forced_tokens = vocab, context, overlap, forced_tokens
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self.intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
-                             speculates=drafter is not None, defaults=defaults)
+                             speculates=speculation is not None, defaults=defaults)
         self.grammars, self.blocked = grammars, Blocked()
-        if drafter is not None and not self.cache.rewinds:
-            raise UnsupportedError("a model whose state cannot be rewound has no drafter")
         self.meter = StepMeter(scheduler.pacer.predictor)
-        self.drafter = drafter
-        self._acceptor = Acceptor(scheduler, self.finish, drafter)
+        self.speculation = speculation or Speculation(None, vocab=vocab, max_drafts=0)
+        self.speculation.check(self.cache.rewinds)
+        self._acceptor = Acceptor(scheduler, self.finish, self.speculation)
         self._inflight: InflightStep | None = None  # launched, outputs not all processed
         self._journal = StepJournal()
 
@@ -103,6 +100,7 @@ class Engine:
 
     def _queue(self, requests: Sequence[Request]) -> None:
         self.blocked.add(requests)
+        self.speculation.begin(requests)
         for request in requests:
             self.scheduler.add(request)
         self._stop_burst()
@@ -126,8 +124,7 @@ class Engine:
             request.finished_at = time.monotonic()
             self.scheduler.finish(request)
             self._stop_burst()
-            if self.drafter is not None and request.speculates:
-                self.drafter.forget(request.order)
+            self.speculation.forget(request)
 
     def step(self) -> list[Update]:
         """Computes one step and returns its updates: new tokens, scores and ends of requests.
@@ -143,6 +140,8 @@ class Engine:
         tokens of step N-1 are not known yet: they count as in flight, and a row of step N that needs one takes it from
         its relay slot.
 
+        If a request drafts, the step in flight is processed first, since its tokens are needed.
+
         A burst in flight is several decode steps in one launch. A call returns the updates of the burst's steps so far,
         and schedules again only when the number of its remaining steps is known. If a call raises, use `recover`."""
         self._journal = journal = StepJournal()
@@ -151,14 +150,21 @@ class Engine:
             self._process(self._inflight)
             if self._inflight is not None and self._inflight.length_unknown:
                 return journal.updates
+        if (flight := self._inflight) is not None and self.speculation.waits(self.scheduler.running):
+            flight.settle()
+            self.speculation.host_begins()
+            while not flight.complete:
+                flight.wait()
+                self._process(flight)
         journal.work = ()  # from here on until the launch, no work is to blame for an error
         for request in self.blocked.resolve():
             self.finish(request, "error")
             journal.updates.append(Update(request, None))
         if self.forced_tokens:
             self._acceptor.force(list(self.scheduler.running), journal.updates)
-        journal.work = work = self.scheduler.schedule(self._drafts())
+        journal.work = work = self.scheduler.schedule(self.speculation.drafts(self.scheduler.running))
         launched = self.runner.launch(work) if work else None
+        self.speculation.host_ends()
         if launched is None and self._inflight is None:
             self.blocked.wait()
         due = launched  # the step whose outputs are processed now
@@ -176,13 +182,6 @@ class Engine:
                 journal.dropped = self._inflight.work
                 self._inflight = None
             raise
-
-    def _drafts(self) -> Mapping[Request, Sequence[int]]:
-        """Returns drafts for the running requests that can verify some in the next step."""
-        if self.drafter is None or not (ready := [r for r in self.scheduler.running if r.may_draft]):
-            return {}
-        inputs = [DraftInput(r.order, r.tokens, r.limit - r.known - 1) for r in ready]
-        return dict(zip(ready, self.drafter.propose(inputs), strict=True))
 
     def recover(self) -> tuple[list[Update], list[Request]]:
         """Repairs the engine after `step` has raised: ends the requests of the failed step with "error", and rolls back
@@ -211,6 +210,8 @@ class Engine:
         try:
             for out in flight.outputs():
                 self._acceptor.process(flight.work, out, flight.read - 1, flight.logits, self._journal.updates)
+                if self.speculation.look([w.request for w in flight.work], self.scheduler.running):
+                    self._stop_burst()
         except BaseException:
             if flight is self._inflight:
                 self._inflight = None
@@ -223,10 +224,6 @@ class Engine:
             flight.release()  # last: a later step may now overwrite the outputs
             if flight is self._inflight:
                 self._inflight = None
-
-    def compare_with(self, peaks: Peaks) -> None:
-        """Sets the measured roof of this machine: from now on the meter adds up the roofline of each step, too."""
-        self.meter.compare(peaks)
 
     def drain(self) -> None:
         """Waits for the step in flight. Its outputs for requests that have ended are dropped."""

@@ -15,6 +15,7 @@ from drut.errors import RequestError
 from drut.kernels.kv import CacheLayout
 from drut.model import decoder
 from drut.model.spec import ModelSpec
+from drut.speculate.methods import chosen_method
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ def context_of(spec: ModelSpec, config: EngineConfig) -> int:
 
 
 def step_limits(config: EngineConfig, context: int) -> StepLimits:
-    """Returns the maximum size of a step. If prompts are not chunked, the longest one fits."""
+    """Returns the maximum size of a step. If prompts are not chunked, the longest one fits. With speculation each draft
+    is a sample, too."""
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
-    return StepLimits(config.max_seqs, tokens, config.max_seqs, config.chunk_tokens,
+    chosen = chosen_method(config.speculate)
+    samples = min(tokens, config.max_seqs * (1 + chosen.max_drafts)) if chosen is not None else config.max_seqs
+    return StepLimits(config.max_seqs, tokens, samples, config.chunk_tokens,
                       config.multi_step if config.overlap else 1)

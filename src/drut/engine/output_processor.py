@@ -160,7 +160,9 @@ class OutputProcessor:
     def _why(self) -> RequestTrace:
         r = self.request
         queued = (r.why.admitted_at or r.finished_at or r.arrived) - r.arrived
-        return RequestTrace(queued, r.why.waited_for, r.why.steps, r.why.preemptions, r.cached_tokens or 0)
+        return RequestTrace(queued_s=queued, waited_for=r.why.waited_for, steps=r.why.steps,
+                            preemptions=r.why.preemptions, cached_tokens=r.cached_tokens or 0,
+                            drafted=r.why.drafted, accepted=r.why.accepted)
 
 
 def completions(answers: Iterable[OutputProcessor]) -> list[Completion]:

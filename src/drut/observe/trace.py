@@ -14,3 +14,5 @@ class RequestTrace:
     steps: int = 0  # steps that computed rows of it
     preemptions: int = 0
     cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
+    drafted: int = 0  # drafts that were verified
+    accepted: int = 0  # of those

@@ -86,6 +86,11 @@ METRICS = {
     "drut_prefix_cache_evicted_misses": Described(
         "counter", "prompt tokens not found in the prefix cache because they were evicted"),
     "drut_evicted_pages": Described("counter", "pages evicted from the prefix cache"),
+    "vllm:spec_decode_num_drafts": Described("counter", "verifications of drafts", ("method",)),
+    "vllm:spec_decode_num_draft_tokens": Described("counter", "verified drafts", ("method",)),
+    "vllm:spec_decode_num_accepted_tokens": Described("counter", "accepted drafts", ("method",)),
+    "vllm:spec_decode_num_accepted_tokens_per_pos": Described(
+        "counter", "accepted drafts by their position", ("method", "position")),
     "drut_expert_tokens": Described(
         "counter", "tokens computed by all experts of a layer; a token counts once for each expert it is routed to",
         ("layer",)),
@@ -264,9 +269,17 @@ def _engine_values(stats: Stats, queued: int) -> dict[str, Value]:
     layers = stats.expert_tokens.items()
     experts = {"drut_expert_tokens": {str(layer): tokens for layer, (tokens, _) in layers},
                "drut_busiest_expert_tokens": {str(layer): most for layer, (_, most) in layers}} if layers else {}
+    accepted: dict[Labels, int] = {
+        (m, str(i)): n for m, d in stats.drafts.items() for i, n in enumerate(d.accepted)}
+    drafts: dict[str, Value] = {
+        "vllm:spec_decode_num_drafts": {m: d.verifications for m, d in stats.drafts.items()},
+        "vllm:spec_decode_num_draft_tokens": {m: d.drafted for m, d in stats.drafts.items()},
+        "vllm:spec_decode_num_accepted_tokens": {m: sum(d.accepted) for m, d in stats.drafts.items()},
+        "vllm:spec_decode_num_accepted_tokens_per_pos": accepted,
+    } if stats.drafts else {}
     floor = {} if stats.floor_seconds is None else {"drut_step_floor_seconds": stats.floor_seconds}
     return {
-        **floor, **experts,
+        **floor, **experts, **drafts,
         "vllm:num_requests_running": stats.running,
         "vllm:num_requests_waiting": queued + sum(stats.waiting.values()),
         "drut_requests_waiting": {"queue": queued, **stats.waiting},

@@ -11,11 +11,14 @@ from typing import NamedTuple, Protocol
 
 
 class DraftInput(NamedTuple):
-    """A sequence to propose drafts for: all its tokens are known, and at most `max_drafts` drafts can be verified."""
+    """A sequence to propose drafts for, with the tokens that the host has; at most `max_drafts` drafts can be
+    verified. The first `prompt_tokens` are the prompt. Sequences with different salts must not influence each other."""
 
     sequence: int  # unique during the engine's lifetime
     tokens: Sequence[int]
     max_drafts: int
+    prompt_tokens: int = 0
+    salt: str = ""
 
 
 class VerifiedDrafts(NamedTuple):
@@ -41,4 +44,8 @@ class Drafter(Protocol):
 
     def forget(self, sequence: int) -> None:
         """Drops the state of a sequence that has ended."""
+        ...
+
+    def method(self, sequence: int) -> str:
+        """Returns the name of the method that made the last drafts of a sequence."""
         ...

@@ -70,8 +70,7 @@ class Intake:
             request.reasoning = reasoning and reasoning.fork()
             request.guide = self._guide(params, reasoning)
             request.blockers = [GrammarWait(request.guide)] if request.guide is not None else []
-            bound = request.guide is not None or reasoning is not None or request.edits.depends_on_last_token
-            request.speculates = self._speculates and not bound
+            request.speculates = self._speculates and params.speculation
             made.append(request)
         return made
 

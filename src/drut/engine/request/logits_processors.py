@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -39,16 +39,38 @@ class LogitsProcessors:
 
     def edits(self, output_index: int) -> Edits | None:
         """Returns the changes for the output token at `output_index`; None if there are none."""
-        held = self._ends if output_index < self._params.min_tokens else ()
+        held = self._held(output_index)
         if self._cached is None or self._cached_holds_ends != bool(held):
             self._cached, self._cached_holds_ends = self._build(held), bool(held)
         return self._cached if len(self._cached.ids) else None
 
-    def _build(self, held: tuple[int, ...]) -> Edits:
-        ids = sorted({*self._bias, *self._seen, *held})
+    def along(self, first: int, drafts: Sequence[int]) -> list[Edits | None]:
+        """Returns the changes for the output token at index `first`, and for the token after each of `drafts`."""
+        found, table, holds_ends = [self.edits(first)], self._cached, self._cached_holds_ends
+        assert table is not None
+        for i, draft in enumerate(drafts, 1):
+            held = self._held(first + i)
+            if bool(held) != holds_ends:
+                table, holds_ends = self._build(held, drafts[:i]), bool(held)
+            elif self._has_penalties:
+                table = counted(table, draft)
+            found.append(table if len(table.ids) else None)
+        return found
+
+    def _held(self, output_index: int) -> tuple[int, ...]:
+        return self._ends if output_index < self._params.min_tokens else ()
+
+    def _build(self, held: tuple[int, ...], drafts: Sequence[int] = ()) -> Edits:
+        """Returns the table after the output so far and `drafts`."""
+        times = self._seen
+        if self._has_penalties and drafts:
+            times = dict(times)
+            for draft in drafts:
+                times[draft] = times.get(draft, 0) + 1
+        ids = sorted({*self._bias, *times, *held})
         bias = [-math.inf if i in held else self._bias.get(i, 0.0) for i in ids]
-        counts = [self._seen.get(i, 0) for i in ids]
-        seen = [1 if i in self._seen else 0 for i in ids]
+        counts = [times.get(i, 0) for i in ids]
+        seen = [1 if i in times else 0 for i in ids]
         return Edits(np.array(ids, np.int32), np.array(bias, np.float32), np.array(counts, np.int32),
                      np.array(seen, np.int32))
 

@@ -63,6 +63,7 @@ class SamplingParams:
     logprobs: int | None = None  # number of most likely ids reported with each token; None: no logprobs
     prompt_logprobs: int | None = None  # the same for the prompt
     constraint: Constraint | None = None  # what the output must match
+    speculation: bool = True  # False: no drafts, if the engine has a drafter; tokens are the same either way
     reasoning: ReasoningSpec | None = None  # how the model thinks before it answers; stop strings do not count in it
 
     if not TYPE_CHECKING:
@@ -92,7 +93,7 @@ class SamplingParams:
             raise RequestError("top_p must be above 0 and at most 1, not 0.0")
         _integer("n", self.n, 1, MAX_CHOICES)
         _integer("min_tokens", self.min_tokens, 0, MAX_TOKENS if self.max_tokens is None else self.max_tokens)
-        for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
+        for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "speculation"):
             _boolean(name, getattr(self, name))
         _number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)

@@ -28,6 +28,8 @@ class Why:
     waits_on: str = "turn"  # the same as one of WAITS; "turn" if it was not tried, since others are ahead in the queue
     steps: int = 0  # number of steps that computed rows of this request
     preemptions: int = 0
+    drafted: int = 0  # number of drafts that were verified
+    accepted: int = 0  # of those
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,6 +57,7 @@ class Request:
     blockers: list[Blocker] = field(default_factory=list)  # must be resolved before it is scheduled
     logits: bool = False  # return the logits of every prompt row
     speculates: bool = False  # a drafter may propose its next tokens
+    drafting: bool = False  # it waits for its last token, so that drafts may follow it
     chunk: int | None = None  # maximum prompt rows per step, if lower than for other requests
     slot: int = -1  # relay slot while running, else -1
     waits_since: float = 0.0  # seconds, monotonic: arrival or last preemption
@@ -124,7 +127,7 @@ class Request:
     def needs_last_token(self) -> bool:
         """True if the host needs the last token before the next one can be drawn: for penalties, a reasoning budget or
         drafts."""
-        waits = self.speculates or self.edits.depends_on_last_token
+        waits = self.drafting or self.edits.depends_on_last_token
         return waits or (self.reasoning is not None and self.num_output_tokens >= self.reasoning.first_dependent_index)
 
     @property
@@ -135,7 +138,7 @@ class Request:
     @property
     def may_draft(self) -> bool:
         """True if a drafter may propose its next tokens now: no token is in flight."""
-        return self.speculates and self.streaming and not self.progress.inflight
+        return self.drafting and self.streaming and not self.progress.inflight
 
     @property
     def forced(self) -> int | None:

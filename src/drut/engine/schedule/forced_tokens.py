@@ -16,6 +16,8 @@ def forced_run(request: Request) -> tuple[int, ...]:
     take a sample of every token.
     """
     guide, params, first = request.guide, request.params, request.num_output_tokens
+    if request.progress.verifying:
+        return ()  # the index of the next token is unknown
     if guide is None or params.logprobs is not None or len(request.tokens) == request.prompt_tokens:
         return ()
     run = guide.forced(first)[: max(0, request.limit - request.known)]

@@ -50,7 +50,7 @@ class EngineLoop:
         if isinstance(message, Inspect):
             return out.append(stats.stats(self._llm.engine))
         if isinstance(message, SetRoof):
-            return self._llm.engine.compare_with(Peaks(partial(interpolated, message.read), message.macs))
+            return self._llm.engine.meter.compare(Peaks(partial(interpolated, message.read), message.macs))
         if isinstance(message, Abort):
             for request in self._open.pop(message.id, ()):
                 self._answers.pop(request, None)

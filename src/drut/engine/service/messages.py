@@ -110,6 +110,14 @@ class PageStats(msgspec.Struct, frozen=True):
         return {"free": self.free, "cached": self.cached, "own": self.total - self.free - self.cached}
 
 
+class DraftStats(msgspec.Struct, frozen=True):
+    """The verifications of a drafting method."""
+
+    verifications: int
+    drafted: int
+    accepted: list[int]  # accepted drafts by position
+
+
 class Stats(msgspec.Struct, frozen=True, tag="stats"):
     """The counts of an engine, since its start unless noted otherwise. Pages are of the first KV group, which has the
     widest window."""
@@ -139,6 +147,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     row_bounds: list[float] = []  # upper bounds of the buckets by a step's tokens
     row_counts: list[int] = []  # steps in each bucket; the last is for steps above all bounds
     compiled_grammars: int = 0
+    drafts: dict[str, DraftStats] = {}  # by method
 
 
 ToLoop = Submit | Abort | Inspect | SetRoof | Stop

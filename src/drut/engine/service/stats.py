@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from drut.engine.engine import Engine
-from drut.engine.service.messages import PageStats, Stats
+from drut.engine.service.messages import DraftStats, PageStats, Stats
 
 
 def stats(engine: Engine) -> Stats:
@@ -27,4 +27,6 @@ def stats(engine: Engine) -> Stats:
         expert_tokens={layer: (int(loads.sum()), int(loads.max()))
                        for layer, loads in engine.runner.executable.expert_loads().items()},
         row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts),
-        compiled_grammars=engine.grammars.compiled if engine.grammars is not None else 0)
+        compiled_grammars=engine.grammars.compiled if engine.grammars is not None else 0,
+        drafts={method: DraftStats(counts.verifications, counts.drafted, list(counts.accepted))
+                for method, counts in engine.speculation.counts.items()})

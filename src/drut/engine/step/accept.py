@@ -10,10 +10,11 @@ from drut.engine.request.update import Update, scored
 from drut.engine.schedule.forced_tokens import forced_run
 from drut.engine.schedule.scheduler import Scheduler
 from drut.engine.schedule.work import ScheduledRequest
+from drut.engine.step.speculation import Speculation
 from drut.errors import RequestError
 from drut.kernels.ops import F32
 from drut.kernels.output import Status, StepOutput
-from drut.speculate import Drafter, VerifiedDrafts
+from drut.speculate import VerifiedDrafts
 
 NOTHING_ALLOWED = "min_tokens, stop_token_ids, logit_bias and the constraint together leave no token"
 
@@ -24,8 +25,8 @@ class Acceptor:
     """Confirms rows with the scheduler, appends tokens and scores, and ends requests by EOS, stop id, grammar or
     length."""
 
-    def __init__(self, scheduler: Scheduler, finish: Finish, drafter: Drafter | None = None) -> None:
-        self._scheduler, self._finish, self._drafter = scheduler, finish, drafter
+    def __init__(self, scheduler: Scheduler, finish: Finish, speculation: Speculation) -> None:
+        self._scheduler, self._finish, self._speculation = scheduler, finish, speculation
 
     def process(self, works: Sequence[ScheduledRequest], out: StepOutput, step: int, logits: F32 | None,
                 updates: list[Update]) -> None:
@@ -33,22 +34,30 @@ class Acceptor:
 
         For a request that has ended since the launch the tokens are dropped.
         """
-        now, at, verified = time.monotonic(), 0, list[VerifiedDrafts]()
+        now, at, verified = time.monotonic(), 0, dict[Request, VerifiedDrafts]()
         tokens, status = out.tokens.tolist(), out.status.tolist()
         for work in works:
             draws = range(at + work.scores, at + work.samples)
             drawn = tokens[draws.start : draws.stop]
             count = self._scheduler.confirm(work, step, drawn)
-            if work.request.speculates and work.draws:
-                verified.append(VerifiedDrafts(work.request.order, drawn[:count], len(work.drafts), count - 1))
             if work.request.finish_reason is None:
+                if work.drafts:
+                    verified[work.request] = self._count(work, drawn[:count])
                 self._read_scores(work, out, at, logits, updates)
                 for sample in draws[:count]:
                     self._read(work.request, out, sample, tokens[sample], status[sample], now, updates)
                 self.take_forced_tokens(work.request, now, updates)
             at += work.samples
-        if verified and self._drafter is not None:
-            self._drafter.commit(verified)
+        if verified:
+            self._speculation.commit([one for request, one in verified.items() if request.finish_reason is None])
+
+    def _count(self, work: ScheduledRequest, tokens: Sequence[int]) -> VerifiedDrafts:
+        """Counts a verification. `tokens`: the accepted drafts and the token after them."""
+        request, drafted, accepted = work.request, len(work.drafts), len(tokens) - 1
+        request.why.drafted += drafted
+        request.why.accepted += accepted
+        self._speculation.count(request, drafted, accepted)
+        return VerifiedDrafts(request.order, tokens, drafted, accepted)
 
     def force(self, requests: Sequence[Request], updates: list[Update]) -> None:
         """Appends the tokens that grammars force next: at once, or queued behind tokens in flight."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
@@ -22,6 +22,15 @@ class ConstrainedRow(NamedTuple):
     output_index: int  # of the token that the sample draws
     mask: int  # offset of its mask in the step descriptor
     optimistic: bool  # drawn from all ids first, and again under its mask only if the grammar rejects the token
+    draft: int | None = None  # the draft that it verifies; the next sample counts only if this one draws the draft
+
+
+class MaskChain(NamedTuple):
+    """The masks of consecutive tokens of one output: of the next one, and of the one after each draft."""
+
+    guide: GrammarMatcher
+    masks: Sequence[Mask]
+    drafts: Sequence[int]
 
 
 class GrammarMasks:
@@ -54,8 +63,9 @@ class GrammarMasks:
         Threads: the mask thread and the kernels run at the same time. The kernels wait before the head until the masks
         are complete.
         """
-        masked = [(row.guide, step.mask(row.mask, self._vocab)) for row in guided.values() if not row.optimistic]
-        lagging = [row for row in guided.values() if row.guide.taken < row.output_index]
+        first = first_samples(guided)
+        masked = [self._chain(step, guided, i) for i in first if not guided[i].optimistic]
+        lagging = [guided[i] for i in first if guided[i].guide.taken < guided[i].output_index]
         made = self._thread.submit(_prepare, lagging, masked, notify) if masked or lagging else None
         if made is None and notify is not None:
             notify()
@@ -71,32 +81,38 @@ class GrammarMasks:
                 wait([made])  # no thread may write to the masks of a step that has failed
         if made is not None:
             made.result()
-        status, tokens = out.status.tolist(), out.tokens.tolist()
-        refused = []
-        for i, row in guided.items():
-            if not row.optimistic:
-                if status[i] == Status.DRAWN:
-                    row.guide.advance(tokens[i])
-            # NONE_LEFT: logits processors made a logit infinite, and the mask may exclude that very id.
-            elif status[i] == Status.NONE_LEFT or (status[i] == Status.DRAWN and not row.guide.try_advance(tokens[i])):
-                refused.append(i)
-        if refused:
-            self._redraw(executable, step, out, {i: guided[i] for i in refused})
+        while first:  # again from the sample after a draft that the grammar forced
+            refused = [i for begin in first if (i := follow(out, guided, begin)) is not None]
+            first = self._redraw(executable, step, out, {i: guided[i] for i in refused}) if refused else []
         return out
 
+    def _chain(self, step: StepDescriptor, guided: Mapping[int, ConstrainedRow], first: int) -> MaskChain:
+        """Returns what fills the masks of the sample `first` and of those that follow its drafts."""
+        masks, drafts, i = [step.mask(guided[first].mask, self._vocab)], list[int](), first
+        while (draft := guided[i].draft) is not None:
+            i += 1
+            drafts.append(draft)
+            masks.append(step.mask(guided[i].mask, self._vocab))
+        return MaskChain(guided[first].guide, masks, drafts)
+
     def _redraw(self, executable: Executable, step: StepDescriptor, out: StepOutput,
-                guided: Mapping[int, ConstrainedRow]) -> None:
-        """Draws these samples again under their grammar masks."""
-        self._fill([(row.guide, step.mask(row.mask, self._vocab)) for row in guided.values()])
+                guided: Mapping[int, ConstrainedRow]) -> list[int]:
+        """Draws these samples again under their grammar masks. Returns the samples after those that drew their
+        drafts."""
+        self._fill([MaskChain(row.guide, [step.mask(row.mask, self._vocab)], ()) for row in guided.values()])
         refused, places = list(guided), step["mask"]
         places[refused] = [row.mask for row in guided.values()]
         executable.redraw(step, refused)
         places[refused] = -1
+        more = []
         for i, row in guided.items():
             if out.drawn[i]:
-                row.guide.advance(int(out.tokens[i]))
+                row.guide.advance(token := int(out.tokens[i]))
+                if token == row.draft:
+                    more.append(i + 1)
+        return more
 
-    def _fill(self, work: list[tuple[GrammarMatcher, Mask]]) -> None:
+    def _fill(self, work: list[MaskChain]) -> None:
         """Fills half of the masks on each of the two threads, while no kernel runs."""
         others = [self._thread.submit(_fill, work[1::2])] if len(work) > 1 else []
         try:
@@ -110,7 +126,28 @@ class GrammarMasks:
         self._thread.shutdown()
 
 
-def _prepare(lagging: Iterable[ConstrainedRow], masked: list[tuple[GrammarMatcher, Mask]],
+def first_samples(guided: Mapping[int, ConstrainedRow]) -> list[int]:
+    """Returns the samples that follow no draft: one of each sequence."""
+    return [i for i in guided if i - 1 not in guided or guided[i - 1].draft is None]
+
+
+def follow(out: StepOutput, guided: Mapping[int, ConstrainedRow], i: int) -> int | None:
+    """Advances the grammar matcher of sample `i` over the tokens that are accepted from there on. Returns the first
+    sample that the grammar refuses; None if there is none."""
+    while True:
+        row, token, status = guided[i], int(out.tokens[i]), int(out.status[i])
+        if status == Status.DRAWN and not row.optimistic:
+            row.guide.advance(token)
+        # NONE_LEFT: logits processors made a logit infinite, and the mask may exclude that very id.
+        elif row.optimistic and (status == Status.NONE_LEFT
+                                 or (status == Status.DRAWN and not row.guide.try_advance(token))):
+            return i
+        if status != Status.DRAWN or token != row.draft:
+            return None
+        i += 1
+
+
+def _prepare(lagging: Iterable[ConstrainedRow], masked: list[MaskChain],
              notify: Callable[[], None] | None) -> None:
     if notify is not None:
         notify()
@@ -119,6 +156,6 @@ def _prepare(lagging: Iterable[ConstrainedRow], masked: list[tuple[GrammarMatche
     _fill(masked)
 
 
-def _fill(work: list[tuple[GrammarMatcher, Mask]]) -> None:
-    for guide, mask in work:
-        guide.fill(mask)
+def _fill(work: list[MaskChain]) -> None:
+    for chain in work:
+        chain.guide.fill_along(chain.masks, chain.drafts)

@@ -112,7 +112,7 @@ class Runner:
 
     def _fill(self, work: Sequence[ScheduledRequest]) -> tuple[StepDescriptor, list[Rows], dict[int, ConstrainedRow]]:
         """Returns a filled step descriptor, the input of the canaries, and the constrained samples by index."""
-        edits = [[w.request.edits.edits(w.first_draw + i) for i in range(w.draws)] for w in work]
+        edits = [w.request.edits.along(w.first_draw, w.drafts) if w.draws else [] for w in work]
         masks = sum([w.draws for w in work if w.request.guide is not None])
         step = self._next_descriptor(self._paged * sum([pages_for(w.start + w.rows + w.ahead) for w in work]),
                                      sum([len(e.ids) for each in edits for e in each if e is not None]),
@@ -126,29 +126,30 @@ class Runner:
             row = step.add_sequence(tokens, w.start, pages, request.slot, w.ahead, others)
             if w.scores:
                 self._score_prompt(step, w, row)
-            for i, edit in enumerate(each):
-                self._draw(step, w, row + w.rows - w.draws, i, edit, guided)
+            if w.draws:
+                self._draw(step, w, row + w.rows - w.draws, each, guided)
             if self._canaries:
                 before = request.tokens[: w.start]
                 rows.append(Rows([list(m) for m in request.table.maps], before + [RELAY] * (w.start - len(before)),
                                  tokens + [RELAY] * w.ahead))
         return step, rows, guided
 
-    def _draw(self, step: StepDescriptor, w: ScheduledRequest, first_row: int, i: int, edits: Edits | None,
+    def _draw(self, step: StepDescriptor, w: ScheduledRequest, first_row: int, edits: Sequence[Edits | None],
               guided: dict[int, ConstrainedRow]) -> None:
-        """Adds sample number `i` of `w`, whose samples begin at `first_row`. The last one writes the relay slot, from
-        where
-        the next row of the sequence takes its token."""
-        request, output = w.request, w.first_draw + i
-        forced = request.reasoning.forced(output) if request.reasoning is not None else None
-        guide = request.guide
-        optimistic = guide is not None and forced is None and request.params.draws_from_all
-        mask = step.add_mask(self.vocab) if guide is not None else -1
-        sample = step.add_sample(first_row + i, request.params, request.seed, request.choice, edits=edits,
-                                 mask=-1 if optimistic else mask, target=-1 if forced is None else forced,
-                                 relay=i == w.draws - 1)
-        if guide is not None:
-            guided[sample] = ConstrainedRow(guide, output, mask, optimistic)
+        """Adds the samples of `w`, which begin at `first_row`, each after the drafts before it. The last one writes the
+        relay slot, from where the next row of the sequence takes its token."""
+        request, first = w.request, w.first_draw
+        reasoning, guide = request.reasoning, request.guide
+        forced = reasoning.forced_along(first, w.drafts) if reasoning is not None else [None] * w.draws
+        optimistic = guide is not None and request.params.draws_from_all and not any(f is not None for f in forced)
+        for i, (edit, target) in enumerate(zip(edits, forced, strict=True)):
+            mask = step.add_mask(self.vocab) if guide is not None else -1
+            sample = step.add_sample(first_row + i, request.params, request.seed, request.choice, edits=edit,
+                                     mask=-1 if optimistic else mask, target=-1 if target is None else target,
+                                     relay=i == w.draws - 1)
+            if guide is not None:
+                draft = w.drafts[i] if i < len(w.drafts) else None
+                guided[sample] = ConstrainedRow(guide, first + i, mask, optimistic, draft)
 
     @staticmethod
     def _score_prompt(step: StepDescriptor, w: ScheduledRequest, row: int) -> None:

@@ -39,6 +39,8 @@ class RequestRecord:
     engine_queue_s: float = 0.0  # wait inside the engine
     preemptions: int = 0
     steps: int = 0
+    drafted: int = 0  # drafts that were verified
+    accepted: int = 0  # of those
     waited_for: str = ""  # the engine's last reason for the wait
     tpots: list[float] = field(default_factory=list)  # seconds, one for each choice with two tokens or more
     finish_reasons: list[str] = field(default_factory=list)  # of the choices, in the order in which they ended
@@ -93,6 +95,8 @@ class RequestRecord:
             self.waited_for = why.waited_for
         self.preemptions += why.preemptions
         self.steps += why.steps
+        self.drafted += why.drafted
+        self.accepted += why.accepted
 
 
 class Observer(Protocol):

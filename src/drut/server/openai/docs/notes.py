@@ -60,6 +60,7 @@ NOTES: Mapping[str, FieldNote] = {
     "deadline_s": FieldNote("seconds from its arrival after which the request ends with 504"),
     "response_format": FieldNote("what the output must match: OpenAI's field"),
     "structured_outputs": FieldNote("what the output must match: vLLM's field"),
+    "speculation": FieldNote("false: without drafts; the output is the same", True),
     "timings": FieldNote("the reply, or the last chunk of a stream, has `timings`", False),
     "timings_per_token": FieldNote("llama.cpp's name of `timings`", False),
     "max_tokens": FieldNote("maximum tokens of the output; -1: to the end of the context"),

@@ -30,7 +30,8 @@ class CompletionDetails(msgspec.Struct):
 class Timings(msgspec.Struct, kw_only=True):
     """Token counts and times of a reply, with llama.cpp's names.
 
-    `cache_n` and `prompt_n` count prompt tokens found in the cache and computed; `predicted_n` counts output tokens.
+    `cache_n` and `prompt_n` count prompt tokens found in the cache and computed; `predicted_n` counts output tokens;
+    `draft_n` counts drafts that were verified, if there were any.
     Times exclude the queue; of several prompts the longest time is reported.
     """
 
@@ -43,6 +44,8 @@ class Timings(msgspec.Struct, kw_only=True):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: int | UnsetType = UNSET
+    draft_n_accepted: int | UnsetType = UNSET
 
 
 class Usage(msgspec.Struct, kw_only=True):

@@ -80,6 +80,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     deadline_s: Deadline | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
+    speculation: bool | None = None
     timings: bool | None = None
     timings_per_token: bool | None = None
 
@@ -108,7 +109,7 @@ def engine_params(request: SamplingFields, asked: RequestedFormat | None, *, max
             min_tokens=min(request.min_tokens or 0, texts.room), ignore_eos=bool(request.ignore_eos),
             include_stop_str_in_output=bool(request.include_stop_str_in_output),
             skip_special_tokens=request.skip_special_tokens is not False,
-            repetition_penalty=request.repetition_penalty,
+            repetition_penalty=request.repetition_penalty, speculation=request.speculation is not False,
             presence_penalty=_or(request.presence_penalty, 0.0), frequency_penalty=_or(request.frequency_penalty, 0.0),
             logit_bias=bias, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
             constraint=asked.constraint if asked is not None else None).filled(texts.sampling)

@@ -1,0 +1,187 @@
+"""Speculation: asks a drafter for the next tokens of running requests, and chooses which of them a step verifies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+
+from drut.engine.request.request import Request
+from drut.errors import UnsupportedError
+from drut.speculate import Drafter, DraftInput, VerifiedDrafts
+from drut.speculate.acceptance import DraftLog
+from drut.speculate.controller import Proposal, SpeculationController
+
+logger = logging.getLogger(__name__)
+MAX_GAP = 8  # maximum tokens between two looks for drafts of a request that had none
+
+
+@dataclass
+class DraftCounts:
+    """The verifications of a method: their number, their drafts, and the accepted drafts by position."""
+
+    verifications: int = 0
+    drafted: int = 0
+    accepted: list[int] = field(default_factory=list)
+
+    def add(self, drafted: int, accepted: int) -> None:
+        self.verifications += 1
+        self.drafted += drafted
+        self.accepted += [0] * (drafted - len(self.accepted))
+        for i in range(accepted):
+            self.accepted[i] += 1
+
+
+@dataclass
+class NextLook:
+    """When to look for drafts of a request that does not draft: once it has `at` tokens."""
+
+    at: int = 0
+    gap: int = 1  # tokens between the last two looks
+
+
+class Speculation:
+    """Owns the drafter and the controller of an engine. For the engine's thread only.
+
+    A request that drafts waits for its last token before each step, and the steps of all others with it: without
+    overlap and bursts. So with a controller a request drafts only while that is expected to pay. Otherwise its drafts
+    are compared with the tokens that come, which costs no step, until they have become good enough.
+    """
+
+    def __init__(self, drafter: Drafter | None, *, vocab: int, max_drafts: int,
+                 controller: SpeculationController | None = None) -> None:
+        """`drafter`: None for no speculation; `controller`: None to verify all drafts."""
+        self._drafter, self._vocab, self._max_drafts, self._controller = drafter, vocab, max_drafts, controller
+        self._log, self._looks = DraftLog(), dict[int, NextLook]()
+        self._waiting_since: float | None = None
+        self.counts: dict[str, DraftCounts] = {}  # by method
+
+    def check(self, rewinds: bool) -> None:
+        """Raises UnsupportedError if there is a drafter and the model's state cannot be rewound behind a draft that was
+        not accepted."""
+        if self._drafter is not None and not rewinds:
+            raise UnsupportedError("speculate: the state of this model cannot be rewound; use none")
+
+    def begin(self, requests: Iterable[Request]) -> None:
+        """Takes new requests."""
+        for request in requests:
+            request.drafting = request.speculates and self._controller is None and self._drafter is not None
+
+    def drafts(self, running: Sequence[Request]) -> Mapping[Request, Sequence[int]]:
+        """Returns the drafts that the next step should verify."""
+        ready = [r for r in running if r.may_draft]
+        if not ready:
+            return {}
+        found = self._propose(ready)
+        if self._drafter is None:  # it has failed
+            for request in running:
+                request.drafting = False
+        if self._controller is None:
+            return found
+        lengths = self._lengths(found, running)
+        for request, drafts in found.items():
+            self._log.add(request.order, len(request.tokens), drafts)
+            if not lengths[request]:
+                self._rest(request)
+        return {r: drafts[: lengths[r]] for r, drafts in found.items() if lengths[r]}
+
+    def look(self, requests: Sequence[Request], running: Sequence[Request]) -> bool:
+        """Looks for drafts of `requests` that got tokens and do not draft. Returns True if one begins to draft: a burst
+        must end."""
+        if self._controller is None or self._drafter is None:
+            return False
+        due = []
+        for request in requests:
+            if request.finish_reason is None and request.speculates:
+                if outcome := self._log.settle(request.order, request.tokens):
+                    self._controller.observe(request.order, *outcome)
+                if not request.drafting and request.decoding and self._look(request).at <= len(request.tokens):
+                    due.append(request)
+        found = self._propose(due) if due else {}
+        lengths = self._lengths(found, running) if any(found.values()) else {}
+        for request, drafts in found.items():
+            self._log.add(request.order, len(request.tokens), drafts)
+            if lengths.get(request):
+                request.drafting = True
+                continue
+            look = self._look(request)
+            look.gap = min(2 * look.gap, MAX_GAP)
+            look.at = len(request.tokens) + look.gap
+        return any(lengths.values())
+
+    def waits(self, running: Iterable[Request]) -> bool:
+        """Returns True if a request needs the tokens in flight before it can draft."""
+        return self._drafter is not None and any(r.drafting and r.waits_for_token for r in running)
+
+    def host_begins(self) -> None:
+        """Notes that a step has ended before the next one was scheduled: from now on the kernels wait for the host."""
+        self._waiting_since = time.perf_counter()
+
+    def host_ends(self) -> None:
+        """Notes that the next step was launched, or that there is none yet."""
+        if self._waiting_since is not None and self._controller is not None:
+            self._controller.paused(time.perf_counter() - self._waiting_since)
+        self._waiting_since = None
+
+    def count(self, request: Request, drafted: int, accepted: int) -> None:
+        """Counts a verification of a request that has not ended before."""
+        method = self._drafter.method(request.order) if self._drafter is not None else ""
+        self.counts.setdefault(method, DraftCounts()).add(drafted, accepted)
+
+    def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
+        """Reports verifications to the drafter, of requests that continue."""
+        if self._drafter is not None:
+            self._drafter.commit(verified)
+
+    def forget(self, request: Request) -> None:
+        """Drops the state of a request that has ended."""
+        self._log.forget(request.order)
+        self._looks.pop(request.order, None)
+        if self._controller is not None:
+            self._controller.forget(request.order)
+        if self._drafter is not None and request.speculates:
+            self._drafter.forget(request.order)
+
+    def _look(self, request: Request) -> NextLook:
+        return self._looks.setdefault(request.order, NextLook())
+
+    def _rest(self, request: Request) -> None:
+        """Has a request decode without drafts, and looks for others after its next token."""
+        request.drafting = False
+        self._looks[request.order] = NextLook(len(request.tokens) + 1)
+
+    def _lengths(self, found: Mapping[Request, Sequence[int]], running: Sequence[Request]) -> dict[Request, int]:
+        assert self._controller is not None
+        streams = [r for r in running if r.decoding]
+        context = sum(len(r.tokens) for r in streams) // max(len(streams), 1)
+        lengths = self._controller.lengths([Proposal(r.order, len(d)) for r, d in found.items()],
+                                           max(len(streams), 1), context)
+        return dict(zip(found, lengths, strict=True))
+
+    def _propose(self, requests: Sequence[Request]) -> dict[Request, Sequence[int]]:
+        """Returns drafts that can be verified. A drafter that raises, or whose answer is malformed, is not asked
+        again: its requests decode without drafts."""
+        inputs = [DraftInput(r.order, r.tokens, max(0, min(self._max_drafts, r.limit - r.known - 1)), r.prompt_tokens,
+                             r.table.salt) for r in requests]
+        try:
+            made = self._drafter.propose(inputs) if self._drafter is not None else [()] * len(inputs)
+            return {r: self._checked(r, drafts[: given.max_drafts])
+                    for r, given, drafts in zip(requests, inputs, made, strict=True)}
+        except Exception:
+            logger.exception("speculation is off from now on: the drafter failed")
+            self._drafter = None
+            return dict.fromkeys(requests, ())
+
+    def _checked(self, request: Request, drafts: Sequence[int]) -> Sequence[int]:
+        """Cuts drafts in front of an id that is not in the vocabulary, or that the grammar cannot accept."""
+        kept = drafts
+        for i, draft in enumerate(drafts):
+            if not isinstance(draft, Integral) or not 0 <= draft < self._vocab:
+                kept = drafts[:i]
+                break
+        guide = request.guide
+        if guide is not None and kept and guide.taken == request.num_output_tokens:
+            kept = kept[: guide.may_accept(kept)]
+        return kept
