@@ -151,7 +151,8 @@ def test_sampling_flags_are_the_fields_of_sampling_params():
     untold = {f.name for f in fields(given) if getattr(given, f.name) == getattr(SamplingParams(), f.name)}
     # Every other field has a flag, which this test gives; what an answer must look like has flags of its own.
     assert untold == {"ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "n", "stop_token_ids",
-                      "logit_bias", "logprobs", "prompt_logprobs", "constraint", "reasoning", "shown_special_ids"}
+                      "logit_bias", "logprobs", "prompt_logprobs", "constraint", "reasoning", "shown_special_ids",
+                      "speculation"}
 
 
 def test_a_model_s_words_cannot_steer_a_terminal(monkeypatch):

@@ -14,8 +14,22 @@ import pytest
 from drut.engine.engine import Engine
 from drut.engine.request.params import SamplingParams
 from drut.engine.schedule.policy import LeastServed
-from tests.engine.testbed import VOCAB, Guesser, Log, check_answer, check_idle, finish_all, make_engine, make_log, step
+from tests import rows
+from tests.engine.scripted import SCRIPTS
+from tests.engine.testbed import (
+    VOCAB,
+    Erratic,
+    Guesser,
+    Log,
+    check_answer,
+    check_idle,
+    finish_all,
+    make_engine,
+    make_log,
+    step,
+)
 
+STEPS, PARTS = 100_000, 25
 CHOICES = {
     "pages": [6, 10, 20, 64],
     "seqs": [1, 2, 4, 8],
@@ -29,7 +43,8 @@ CHOICES = {
     "prefix_cache": [False, True, True],
     "force_preempt": [0.0, 0.0, 0.3],
     "canary": [False, True],
-    "drafter": [None, None, 0.0, 0.2, 1.0],  # the chance that a guess is wrong
+    "drafter": [None, None, 0.0, 0.2, 1.0, *SCRIPTS],  # the chance that a guess is wrong, or what becomes of right ones
+    "controller": [None, Erratic],
     "samples": [None, 64],
     "windows": [(0,), (0,), (0, 20), (0, 2), (0, 40, 5), (20,), (17, 3)],
     "window_pages": [6, 10, 64],
@@ -52,7 +67,14 @@ def random_params(dice: random.Random) -> SamplingParams:
         logprobs=dice.choice([None, None, 0, 3]), prompt_logprobs=dice.choice([None, None, None, 0, 2]), temperature=0)
 
 
-def play(engine: Engine, dice: random.Random, guesser: Guesser | None = None) -> Log:
+def built(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The settings with a drafter and a controller in place of what describes them."""
+    how, controller = settings["drafter"], settings["controller"]
+    drafter = Guesser(0.0, seed=seed, script=SCRIPTS[how]) if how in SCRIPTS else how and Guesser(how, seed=seed)
+    return settings | {"drafter": drafter, "controller": controller and controller(seed)}
+
+
+def play(engine: Engine, dice: random.Random) -> Log:
     """Requests arriving while steps run, some of them aborted; returns what each said."""
     bases = [[dice.randrange(VOCAB) for _ in range(dice.choice([5, 16, 33, 70]))] for _ in range(3)]
     log = make_log()
@@ -63,8 +85,8 @@ def play(engine: Engine, dice: random.Random, guesser: Guesser | None = None) ->
         for request in engine.submit(prompt, random_params(dice), priority=dice.randrange(3),
                                      salt=dice.choice(["", "other"])):
             log[request]
-            if guesser is not None:
-                guesser.learn(engine, request)
+            if isinstance(drafter := engine.speculation.drafter, Guesser):
+                drafter.learn(engine, request)
         for _ in range(dice.randrange(6)):
             step(engine, log)
         if dice.random() < 0.2 and log:
@@ -81,11 +103,9 @@ def test_random_schedules(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
         dice = random.Random(seed)
         settings = {name: dice.choice(values) for name, values in CHOICES.items()}
-        if settings["drafter"] is not None:
-            settings["drafter"] = Guesser(settings["drafter"], seed=seed)
-        engine = make_engine(**settings)
+        engine = make_engine(**built(settings, seed))
         try:
-            for request, said in play(engine, dice, settings["drafter"]).items():
+            for request, said in play(engine, dice).items():
                 assert request.finish_reason in ("stop", "length", "abort")
                 check_answer(engine, request, said)
             check_idle(engine)
@@ -94,6 +114,28 @@ def test_random_schedules(block: int) -> None:
             raise
         finally:
             engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS) if rows.seed() == "all" else [int(rows.seed()) % PARTS])
+def test_drafts_over_many_steps(part: int) -> None:
+    """Of a hundred thousand steps a run takes a part, and other commits other parts."""
+    steps, seed = 0, 10_000 * (part + 1)
+    while steps < STEPS // PARTS:
+        dice = random.Random(seed)
+        settings = {name: dice.choice(values) for name, values in CHOICES.items()} | {
+            "drafter": dice.choice([0.0, 0.2, *SCRIPTS]), "samples": 64, "tokens": dice.choice([16, 64])}
+        engine = make_engine(**built(settings, seed))
+        try:
+            for request, said in play(engine, dice).items():
+                check_answer(engine, request, said)
+            check_idle(engine)
+        except Exception as error:
+            error.add_note(f"seed {seed}: {settings}")
+            raise
+        finally:
+            engine.close()
+        steps, seed = steps + engine.runner.executable.steps, seed + 1
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pytest
 
 from drut import LLM, Constraint, SamplingParams
 from drut.constrain import ReasoningSpec
-from drut.engine.step.speculation import Speculation
 from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
 from tests.engine.pairwise import Row, all_pairs
@@ -49,8 +48,7 @@ def alone(path: Path) -> Answers:
 
 def with_drafter(llm: LLM, drafter: Any) -> None:
     """Has every draft of `drafter` verified."""
-    llm.engine.speculation = Speculation(drafter, vocab=llm.engine.vocab, max_drafts=16)
-    llm.engine._acceptor._speculation = llm.engine.speculation
+    llm.engine.speculation.use(drafter, 16)
 
 
 def check(llm: LLM, alone: Answers) -> None:

@@ -43,8 +43,9 @@ from drut.kernels.pool import HostPool
 from drut.kernels.predictor import MULTIPLE, Predictor
 from drut.observe.ledger import Macs, Peaks
 from drut.speculate import Drafter, DraftInput, VerifiedDrafts
-from drut.speculate.controller import SpeculationController
+from drut.speculate.controller import Proposal, SpeculationController
 from tests.engine.chance import ChancePreemption
+from tests.engine.scripted import Script, right
 
 VOCAB = 50
 EOS = frozenset({7})
@@ -300,10 +301,11 @@ def make_engine(*, pages: int = 64, seqs: int = 8, tokens: int = 64, chunk: int 
 
 
 class Guesser:
-    """A drafter that knows the answers, and errs with a chance at each token. It counts what was accepted."""
+    """A drafter that knows the answers, and errs with a chance at each token, or as its script has it. It counts what
+    was accepted."""
 
-    def __init__(self, errs: float, drafts: int = 5, seed: int = 0) -> None:
-        self.errs, self.drafts, self.dice = errs, drafts, random.Random(seed)
+    def __init__(self, errs: float, drafts: int = 5, seed: int = 0, script: Script = right) -> None:
+        self.errs, self.drafts, self.dice, self.script = errs, drafts, random.Random(seed), script
         self.answers: dict[int, list[int]] = {}  # prompt and output of each sequence
         self.accepted = self.drafted = 0
 
@@ -313,8 +315,13 @@ class Guesser:
                                                         engine.room, engine.runner.executable.windows).tokens
 
     def propose(self, inputs: Sequence[DraftInput]) -> list[list[int]]:
-        return [[token if self.dice.random() >= self.errs else self.dice.randrange(VOCAB)
-                 for token in self.answers[a.sequence][len(a.tokens) :][: self.drafts]] for a in inputs]
+        return [self._propose(a) for a in inputs]
+
+    def _propose(self, a: DraftInput) -> list[int]:
+        made = [token if self.dice.random() >= self.errs else self.dice.randrange(VOCAB)
+                for token in self.answers[a.sequence][len(a.tokens) :][: self.drafts]]
+        drafts: list[int] = self.script(self.dice, made, VOCAB)
+        return drafts
 
     def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
         for one in verified:
@@ -327,6 +334,18 @@ class Guesser:
 
     def forget(self, sequence: int) -> None:
         del self.answers[sequence]
+
+
+class Erratic(SpeculationController):
+    """A controller that takes any number of the drafts, and none half of the time."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(Predictor(Plan(())), 64, overlap=True)
+        self.dice = random.Random(seed)
+
+    def lengths(self, proposals: Sequence[Proposal], streams: int, context: int) -> list[int]:
+        super().lengths(proposals, streams, context)
+        return [self.dice.randrange(p.drafts + 1) if self.dice.random() < 0.5 else 0 for p in proposals]
 
 
 def submit(engine: Engine, prompt: list[int], **params: object) -> Request:

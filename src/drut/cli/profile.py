@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from drut.observe.ledger import StepLedger
 
 HELP = """Measure prefill and decoding steps: bytes and multiply-adds of each kind of operation, their roofline time on
 this machine, and their measured time."""
+ROWS = (1, 2, 4, 8, 16)  # of a verification
 EXAMPLES = (
     ("drut profile smollm2-135m-instruct", "a prompt of 512 tokens, then batches of 1 and 8"),
     ("drut profile smollm2-135m-instruct --batch 1,32 --json", "other batches, as JSON"),
@@ -48,11 +50,14 @@ def run(args: argparse.Namespace) -> int:
         warm_up(llm)
         ledgers = {f"prefill {args.prompt_tokens}": profiler.prefill(args.prompt_tokens)}
         ledgers |= {f"decode {n}": profiler.decode(n) for n in batches}
+        verified = {n: profiler.verify(n) for n in ROWS if n <= config.max_seqs}
     if args.json:
+        ledgers |= {f"verify {n}": ledger for n, ledger in verified.items()}
         print(json.dumps({name: to_json(ledger) for name, ledger in ledgers.items()}))
     else:
         for name, ledger in ledgers.items():
             print(f"\n{name}\n{text(ledger)}")
+        print(f"\nverify drafts of one sequence\n{rows_text(verified)}")
     return 0
 
 
@@ -76,6 +81,14 @@ def text(ledger: StepLedger) -> str:
     lines.append(f"{'step':<12}{'':>6}{sum(x.nbytes for x in ledger.lines) / 1e6:>10.2f}"
                  f"{sum(x.macs for x in ledger.lines) / 1e9:>9.3f}{ledger.floor_s * 1e6:>10.1f}"
                  f"{ledger.wall_s * 1e6:>11.1f}{ledger.share:>9.0%}  {ledger.rows / ledger.wall_s:.0f} tokens/s")
+    return "\n".join(lines)
+
+
+def rows_text(verified: Mapping[int, StepLedger]) -> str:
+    """Returns a table of the time of a step by its rows, absolute and in times of the step with one row."""
+    one = verified[1].wall_s
+    lines = [f"{'rows':<12}{'us':>10}{'of one row':>12}"]
+    lines += [f"{n:<12}{ledger.wall_s * 1e6:>10.1f}{ledger.wall_s / one:>12.2f}" for n, ledger in verified.items()]
     return "\n".join(lines)
 
 

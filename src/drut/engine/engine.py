@@ -60,7 +60,7 @@ class Engine:
         # A tokenizer may list ids without logits in its model; they must not reach the kernels.
         self.eos_ids = frozenset(i for i in eos_ids if 0 <= i < vocab)
         self.intake = Intake(scheduler.cache, vocab=vocab, context=context, eos_ids=self.eos_ids, grammars=grammars,
-                             speculates=speculation is not None, defaults=defaults)
+                             defaults=defaults)
         self.grammars, self.blocked = grammars, Blocked()
         self.meter = StepMeter(scheduler.pacer.predictor)
         self.speculation = speculation or Speculation(None, vocab=vocab, max_drafts=0)

@@ -13,6 +13,23 @@ from drut.errors import RequestError, UnsupportedError
 from drut.kernels.cost import StepShape
 from drut.kernels.native.executable import NativeExecutable
 from drut.observe.ledger import LedgerEntry, Peaks, StepLedger, account
+from drut.speculate import DraftInput, VerifiedDrafts
+
+
+class FillingDrafter:
+    """Proposes as many drafts as can be verified, whatever they are."""
+
+    def propose(self, inputs: Sequence[DraftInput]) -> list[list[int]]:
+        return [[0] * given.max_drafts for given in inputs]
+
+    def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
+        """Has no state."""
+
+    def method(self, sequence: int) -> str:
+        return "filling"
+
+    def forget(self, sequence: int) -> None:
+        """Has no state."""
 
 
 class Profiler:
@@ -43,6 +60,16 @@ class Profiler:
         if batch > self._llm.config.max_seqs:
             raise RequestError(f"a batch of {batch} is larger than max_seqs, {self._llm.config.max_seqs}")
         steps = [s for s in self._steps(batch, prompt, tokens + 1, batch) if s.rows == batch]
+        return self._median(steps[1:] or steps)
+
+    def verify(self, rows: int, tokens: int = 16, prompt: int = 32) -> StepLedger:
+        """Profiles the verification of `rows` - 1 drafts of one sequence. Returns the median of `tokens` steps."""
+        speculation = self._llm.engine.speculation
+        before = speculation.use(FillingDrafter(), rows - 1)
+        try:
+            steps = [s for s in self._steps(1, prompt, tokens * rows, rows) if s.rows == rows]
+        finally:
+            speculation.use(*before)
         return self._median(steps[1:] or steps)
 
     @staticmethod

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-KEPT = 0.9  # share of the old counts that an observation leaves
+KEPT = 0.9  # share of the old counts that an observation of a sequence leaves
+KEPT_OF_ALL = 0.98  # the same over all sequences
 PRIOR = 0.5  # probability that a draft is accepted, before anything was observed
 PRIOR_WEIGHT = 1.0  # observations that the prior counts as
 BACKOFF_WEIGHT = 2.0  # observations that the estimate over all sequences counts as, in that of one
@@ -19,14 +20,14 @@ class Acceptance:
     """
 
     def __init__(self, positions: int, parent: Acceptance | None = None) -> None:
-        self._parent = parent
+        self._parent, self._kept = parent, KEPT if parent is not None else KEPT_OF_ALL
         self._hits, self._trials = [0.0] * positions, [0.0] * positions
 
     def observe(self, drafted: int, accepted: int) -> None:
         """Records that the first `accepted` of `drafted` drafts were accepted, and the next one, if any, was not."""
         for i in range(min(accepted + 1, drafted, len(self._hits))):
-            self._hits[i] = KEPT * self._hits[i] + (i < accepted)
-            self._trials[i] = KEPT * self._trials[i] + 1
+            self._hits[i] = self._kept * self._hits[i] + (i < accepted)
+            self._trials[i] = self._kept * self._trials[i] + 1
         if self._parent is not None:
             self._parent.observe(drafted, accepted)
 

@@ -26,12 +26,11 @@ class Intake:
     """Makes requests and numbers them in the order of their arrival."""
 
     def __init__(self, cache: KvCache, *, vocab: int, context: int, eos_ids: frozenset[int],
-                 grammars: GrammarCompiler | None, speculates: bool, defaults: SamplingParams) -> None:
-        """`grammars`: None if no constraint can be served; `speculates`: True if there is a drafter; `defaults`: the
-        model's, for fields that a request does not set."""
+                 grammars: GrammarCompiler | None, defaults: SamplingParams) -> None:
+        """`grammars`: None if no constraint can be served; `defaults`: the model's, for fields that a request does not
+        set."""
         self._cache, self._vocab, self._context = cache, vocab, context
-        self._eos_ids, self._grammars, self._speculates = eos_ids, grammars, speculates
-        self._arrivals, self.defaults = 0, defaults
+        self._eos_ids, self._grammars, self._arrivals, self.defaults = eos_ids, grammars, 0, defaults
 
     @property
     def room(self) -> int:
@@ -70,7 +69,6 @@ class Intake:
             request.reasoning = reasoning and reasoning.fork()
             request.guide = self._guide(params, reasoning)
             request.blockers = [GrammarWait(request.guide)] if request.guide is not None else []
-            request.speculates = self._speculates and params.speculation
             made.append(request)
         return made
 

@@ -58,16 +58,28 @@ class Speculation:
         self._waiting_since: float | None = None
         self.counts: dict[str, DraftCounts] = {}  # by method
 
+    @property
+    def drafter(self) -> Drafter | None:
+        return self._drafter
+
     def check(self, rewinds: bool) -> None:
         """Raises UnsupportedError if there is a drafter and the model's state cannot be rewound behind a draft that was
         not accepted."""
         if self._drafter is not None and not rewinds:
             raise UnsupportedError("speculate: the state of this model cannot be rewound; use none")
 
+    def use(self, drafter: Drafter | None, max_drafts: int, controller: SpeculationController | None = None,
+            ) -> tuple[Drafter | None, int, SpeculationController | None]:
+        """Replaces drafter, maximum and controller, and returns those before. Call while no request runs."""
+        before = self._drafter, self._max_drafts, self._controller
+        self._drafter, self._max_drafts, self._controller = drafter, max_drafts, controller
+        return before
+
     def begin(self, requests: Iterable[Request]) -> None:
         """Takes new requests."""
         for request in requests:
-            request.drafting = request.speculates and self._controller is None and self._drafter is not None
+            request.speculates = self._drafter is not None and request.params.speculation
+            request.drafting = request.speculates and self._controller is None
 
     def drafts(self, running: Sequence[Request]) -> Mapping[Request, Sequence[int]]:
         """Returns the drafts that the next step should verify."""
