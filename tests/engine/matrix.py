@@ -13,7 +13,9 @@ from drut import LLM, Completion, SamplingParams
 from tests.engine.chance import make_llm
 from tests.engine.models import said
 from tests.engine.pairwise import Factors, Row, all_pairs, suspects
+from tests.engine.scripted import SCRIPTS, Scripted
 
+DRAFTS = 5  # maximum number of drafts of a sequence
 TOP = 2  # likeliest ids reported where logprobs are on
 
 
@@ -123,7 +125,9 @@ def narrowed(answer: Completion, top: int) -> list[dict[int, Any]]:
 @contextmanager
 def engine(model: str | Path, row: Row, **settings: Any) -> Iterator[LLM]:
     """An LLM as `row` says, watched for corruption; the idle invariant must hold in the end."""
-    row_settings = {"chunk_tokens": row["chunk"], "preempt": float(str(row["preempt"])), "overlap": row["overlap"],
+    drafts = str(row.get("drafts", "none"))
+    row_settings = {"speculate": f"ngram:k={DRAFTS}" if drafts in SCRIPTS else drafts,
+                    "chunk_tokens": row["chunk"], "preempt": float(str(row["preempt"])), "overlap": row["overlap"],
                     "multi_step": row["multi_step"], "continuous_batching": row.get("continuous", True),
                     **{name: row[name] for name in ("threads", "execution", "isa", "window_pages", "fusion")
                        if name in row}}
@@ -146,10 +150,20 @@ def prepare(llm: LLM, row: Row, asks: Sequence[Ask]) -> None:
                 cache.evict(group)
 
 
+def draft(llm: LLM, row: Row, asks: Sequence[tuple[Ask, int]], reference: Reference) -> None:
+    """Replaces the drafter by one that knows the answers, where the row has a script for it. `asks`: with choices."""
+    script = SCRIPTS.get(str(row.get("drafts")))
+    if script is not None:
+        known = [[*ask.prompt, *answer.token_ids]
+                 for ask, choices in asks for answer in reference.answers(ask, choices)]
+        llm.engine.speculation.use(Scripted(known, llm.engine.vocab, script), DRAFTS)
+
+
 def run_row(llm: LLM, row: Row, sizes: Sizes, reference: Reference) -> list[str]:
     """What differs, in words."""
     mine, others = subjects(sizes, row), company(sizes)
     prepare(llm, row, [*mine, *others])
+    draft(llm, row, [(ask, 3) for ask in mine] + [(ask, 1) for ask in others], reference)
     size = int(str(row["batch"]))
     share = min(len(mine), max(1, size // 2))
     found = []

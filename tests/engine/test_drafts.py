@@ -60,3 +60,20 @@ def test_logits_processors_see_the_drafts(params: dict[str, object], overlap: bo
     for request in requests:
         check_answer(engine, request, log[request])
     assert guesser.accepted > 10
+
+
+def test_no_request_is_preempted_in_favour_of_drafts() -> None:
+    guesser = Guesser(0.0)
+    engine = make_engine(drafter=guesser, samples=64, pages=3)
+    log = make_log()
+    requests = [submit(engine, text(i, 14), max_tokens=10, seed=i) for i in range(2)]
+    for request in requests:
+        guesser.learn(engine, request)
+    engine.step()
+    assert [r.num_output_tokens for r in requests] == [1, 1]
+    engine.step()
+    assert engine.preemptions == 0, "the third page is for the drafts of one; the other has a row without"
+    assert [r.num_output_tokens for r in requests] == [7, 2]
+    finish_all(engine, log)
+    for request in requests:
+        check_answer(engine, request)

@@ -11,6 +11,7 @@ import pytest
 
 from drut import LLM, AnswerError, AsyncEngine, Completion, Constraint, SamplingParams
 from drut.constrain import ReasoningSpec
+from drut.engine.schedule.forced_tokens import forced_run
 from tests.engine.chance import make_llm
 from tests.engine.models import said, write_bytes_model
 
@@ -148,3 +149,15 @@ def test_a_long_text_is_taken_in_pieces(llm: LLM, path: Path) -> None:
                             constraint=Constraint.regex("[0-9](long text ){50}[0-9]"))
     with LLM(path, **NAIVE) as naive:
         assert said(llm.generate(["hello"], params)[0]) == said(naive.generate(["hello"], params)[0])
+
+
+def test_none_is_forced_while_a_verification_is_in_flight(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many tokens it brings is unknown, and so is the place of the next one."""
+    params = SamplingParams(max_tokens=9, temperature=0, constraint=Constraint.regex("abcd."))
+    with LLM(path, threads=1, overlap=False, forced_tokens=False) as llm:
+        (request,) = llm.engine.submit([1, 2], params)
+        while not request.output_ids:
+            llm.engine.step()
+        assert forced_run(request) == tuple(b"bcd")
+        monkeypatch.setattr(type(request.progress), "verifying", True)
+        assert forced_run(request) == ()

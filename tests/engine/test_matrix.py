@@ -31,6 +31,7 @@ COMMON = {
     "logprobs": (False, True),
     "n": (1, 3),
     "temperature": (0.0, 1.0),
+    "drafts": ("none", "auto", "right", "right_so_far", "wrong"),
 }
 NATIVE = COMMON | {"threads": (1, 2, 3, 8), "execution": ("eager", "replay"), "isa": tuple(ISAS),
                    "fusion": (True, False)}

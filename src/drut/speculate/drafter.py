@@ -35,7 +35,9 @@ class Drafter(Protocol):
     """The interface. Threads: the engine's thread calls it, between two steps."""
 
     def propose(self, inputs: Sequence[DraftInput]) -> Sequence[Sequence[int]]:
-        """Returns for each input its drafts of the next tokens, in order; an empty draft is valid."""
+        """Returns for each input its drafts of the next tokens, in order; an empty draft is valid.
+
+        Not every draft is verified: the engine also asks for drafts to compare them with the tokens that come."""
         ...
 
     def commit(self, verified: Sequence[VerifiedDrafts]) -> None:

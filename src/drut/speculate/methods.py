@@ -60,14 +60,14 @@ COMMON = {
     "adaptive": DraftOption(1, 0, 1, "1: draft only where it is expected to pay, and as much; 0: always draft"),
 }
 NGRAM = {
-    "min": DraftOption(3, 1, 16, "shortest n-gram that must match"),
-    "max": DraftOption(5, 1, 16, "longest n-gram that is looked up"),
+    "min": DraftOption(2, 1, 16, "shortest n-gram that must match"),
+    "max": DraftOption(4, 1, 16, "longest n-gram that is looked up"),
 }
 SUFFIX = {
     "depth": DraftOption(24, 2, 256, "maximum tokens of a match and its drafts"),
     "tokens": DraftOption(100_000, 0, 10_000_000, "maximum tokens of past outputs that drafts may come from"),
-    "factor": DraftOption(1.0, 0.1, 16.0, "number of drafts for each token of a match"),
-    "least": DraftOption(0.1, 0.0, 1.0, "minimum probability of a draft, by the counts of the tree"),
+    "factor": DraftOption(2.0, 0.1, 16.0, "number of drafts for each token of a match"),
+    "least": DraftOption(0.3, 0.0, 1.0, "minimum probability of a draft, by the counts of the tree"),
 }
 
 

@@ -68,7 +68,7 @@ class SuffixSequence:
 class SuffixDrafter:
     """Drafts by suffix trees. Sequences with a salt share nothing."""
 
-    def __init__(self, *, depth: int = 24, capacity: int = 100_000, factor: float = 1.0, least: float = 0.1) -> None:
+    def __init__(self, *, depth: int = 24, capacity: int = 100_000, factor: float = 2.0, least: float = 0.3) -> None:
         """`depth`: maximum tokens of a match and its drafts; `capacity`: maximum tokens of past outputs; `factor`:
         drafts for each token of a match; `least`: minimum probability of a draft."""
         self._depth, self._factor, self._least = depth, factor, least

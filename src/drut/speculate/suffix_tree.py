@@ -123,9 +123,12 @@ class SuffixTree:
     def follow_context(self, context: Sequence[int], most: int, factor: float = 1.0, offset: float = 0.0,
                        least: float = 0.0) -> SuffixMatch:
         """Returns the drafts with the highest score after a match of the last tokens of `context`."""
-        lengths = range(min(len(context), self.depth - 1), 0, -1)
-        points = ((point, m) for m in lengths if (point := self._find(context[-m:])) is not None)
-        return self._best(points, most, factor, offset, least)
+        points: list[tuple[TreePoint, int]] = []
+        for length in range(1, min(len(context), self.depth - 1) + 1):
+            if (point := self._find(context[-length:])) is None:
+                break  # nor does a longer one occur
+            points.append((point, length))
+        return self._best(reversed(points), most, factor, offset, least)
 
     def _best(self, points: Iterable[tuple[TreePoint, int]], most: int, factor: float, offset: float,
               least: float) -> SuffixMatch:

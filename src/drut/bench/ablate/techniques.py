@@ -21,6 +21,7 @@ SHARED_PREFIX = Cell("a shared prefix", "shared-prefix:groups=2,prefix=768,suffi
 UNRELATED = Cell("unrelated prompts", "synthetic:input=800,output=16", concurrency=2)
 FREE_ANSWERS = Cell("answers far below their limit", "gsm8k:max_tokens=512", concurrency=12)
 
+GREEDY_CHAT = Cell("greedy answers", "chat:max_tokens=256", concurrency=1)
 FILLED_FORMS = Cell("answers to a schema", "gsm8k:max_tokens=256", concurrency=1)
 
 _FIELDS = ("customer_identification_number", "number_of_items_ordered", "total_price_in_dollars",
@@ -120,6 +121,16 @@ _ALL = (
         on=Side(("--forced-tokens",)), off=Side(("--no-forced-tokens",)),
         trials=(AblationTrial(FILLED_FORMS, {"e2e_ms_p50": "helps"}, body={"response_format": FORM}, chat=True),
          AblationTrial(ONE_STREAM, {"tpot_ms_p50": "no effect"}))),
+    AblationRecipe(
+        name="speculation", title="Speculative decoding",
+        about="Tokens are drafted from the text so far and from past outputs, and several are verified in one step, "
+        "where that is expected to pay (--speculate auto). Off, each token is a step (--speculate none).",
+        theory="Greedy answers of a small model repeat themselves, so one stream should gain. Of random prompts at "
+        "temperature 1 nothing can be drafted: then nothing is verified, and nothing should be lost.",
+        on=Side(("--speculate", "auto")), off=Side(("--speculate", "none")),
+        trials=(AblationTrial(GREEDY_CHAT, {"tpot_ms_p50": "helps"}, body={"temperature": 0.0}, warmup_s=3.0,
+                              duration_s=8.0, chat=True),
+                AblationTrial(EIGHT_STREAMS, {"output_tokens_per_s": "no effect"}, body={"temperature": 1.0}))),
     AblationRecipe(
         name="weights-8", title="Weights of 8 bits",
         about="The model's matrices in Q8_0 (on) and in BF16 (off), made of the same file.",

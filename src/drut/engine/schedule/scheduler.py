@@ -152,7 +152,9 @@ class Scheduler:
         if work is None:
             return False
         if drafts and work.decodes:
-            work = with_drafts(work, drafts, budget, len(self.running) - len(budget.work) - 1)
+            drafted = with_drafts(work, drafts, budget, len(self.running) - len(budget.work) - 1)
+            if self.cache.reserve(request.table, drafted.start + drafted.rows):  # no preemption in favour of drafts
+                work = drafted
         preempted = False
         while not self.cache.reserve(request.table, work.start + work.rows):
             victim = self.policy.victim(self.running)

@@ -139,8 +139,8 @@ class Speculation:
 
     def count(self, request: Request, drafted: int, accepted: int) -> None:
         """Counts a verification of a request that has not ended before."""
-        method = self._drafter.method(request.order) if self._drafter is not None else ""
-        self.counts.setdefault(method, DraftCounts()).add(drafted, accepted)
+        if self._drafter is not None:
+            self.counts.setdefault(self._drafter.method(request.order), DraftCounts()).add(drafted, accepted)
 
     def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
         """Reports verifications to the drafter, of requests that continue."""
@@ -194,6 +194,7 @@ class Speculation:
                 kept = drafts[:i]
                 break
         guide = request.guide
-        if guide is not None and kept and guide.taken == request.num_output_tokens:
+        # While its tokens are in flight, the thread of the step uses the matcher.
+        if guide is not None and not request.progress.inflight and guide.taken == request.num_output_tokens:
             kept = kept[: guide.may_accept(kept)]
         return kept
