@@ -82,6 +82,12 @@ template <int N, class F> inline void with_count(int count, F f) {
   f(Constant<N>());
 }
 
+// Prefetches the keys or values of the pages one chunk after `count` pages.
+template <class Kv> void prefetch_pages(const KvHead<Kv>& h, int page, int count, const typename Kv::Element* (KvHead<Kv>::*part)(int) const) {
+  for (int later = page + kChunk / kPage, end = later + count; later < end && later < h.pages; ++later)
+    prefetch_bytes((h.*part)(later), kPage * h.head_dim * int(sizeof(typename Kv::Element)));
+}
+
 // Keys of `count` pages as floats; prefetches the keys of the next chunk.
 template <class Kv> void unpack_keys(const KvHead<Kv>& h, int page, int count, float* to) {
   for (int n = 0; n < count; ++n) {
@@ -188,6 +194,17 @@ template <class Score> V block_row_scores(float* s, int begin, int end, Score sc
   return maxima;
 }
 
+// Turns products into weights, in two passes, because the maximum of a row has a long latency: the passes of several rows
+// overlap.
+template <class Kv> void block_softmax(const BlockRows& rows, Scoring o, int from, int to, AttentionBlock& m, float* partials, int stride) {
+  for (int i = from; i < to; ++i)
+    partials[int64_t(i) * stride] = vmaximum(block_row_scores(m.s[i], rows.begin[i], rows.end[i], [&](const float* products, int) { return o.score(vload(products)); }));
+  for (int i = from; i < to; ++i) {
+    float* p = partials + int64_t(i) * stride;
+    p[1] = chunk_softmax<Kv>(m.s[i], rows.begin[i] / kPage, (rows.end[i] + kPage - 1) / kPage, p[0]);
+  }
+}
+
 // Writes the queries of a unit as floats.
 template <class Kv> void block_queries(const QueryHead* c, int count, int head_dim, AttentionBlock& m) {
   for (int i = 0; i < count; ++i) {
@@ -203,14 +220,7 @@ void attend_block(const KvHead<Kv>& h, int chunk, Scoring o, const QueryHead* c,
                   [&](const BlockTile& t, int page, auto r, auto n) {
                     add_products<r.value, n.value, true>(m.q[t.row], m.unpacked, h.head_dim / 2, m.s[t.row] + page * kPage, kBlockStride);
                   });
-  for (int i = from; i < to; ++i) {
-    float* p = partials + int64_t(i) * stride;
-    const V maxima = block_row_scores(m.s[i], rows.begin[i], rows.end[i], [&](const float* products, int) {
-      const V x = vmul(vload(products), vset(o.scale));
-      return o.softcap > 0 ? softcap(x, o.softcap) : x;
-    });
-    chunk_softmax<Kv, KvFp32>(m.s[i], rows.begin[i] / kPage, (rows.end[i] + kPage - 1) / kPage, maxima, p, p + 1);
-  }
+  block_softmax<Kv>(rows, o, from, to, m, partials, stride);
   for_value_tiles(rows, h.head_dim, [&](int d, int vectors) { unpack_values(h, rows, d, vectors, m.unpacked); },
                   [&](const BlockTile& t, int d, auto r, auto n) { value_tile<r.value, n.value>(m, rows, t, d, partials, stride); });
 }

@@ -16,6 +16,7 @@ struct KvBf16 {
   }
   static V round(V x) { return vround_bf16(x); }
   static void store(float* row, int i, V rounded) { store_bf16(row, i, rounded); }
+  static V store_weights(float* row, int i, V x) { return round_and_store_bf16(row, i, x); }
   static V dot(V acc, Pair p, const float* row, int pair) { return bf16_pair_dot(acc, p, row, pair); }
   static Pair even(Pair p) { return bf16_pair_even(p); }
   static Pair odd(Pair p) { return bf16_pair_odd(p); }
@@ -52,6 +53,10 @@ struct KvFp32 {
   }
   static V round(V x) { return x; }
   static void store(float* row, int i, V x) { vstore(row + i, x); }
+  static V store_weights(float* row, int i, V x) {
+    vstore(row + i, x);
+    return x;
+  }
   static V stored(const float* row, int i) { return vload(row + i); }
   static FloatPair key_floats(const Element* k, int pair) { return keys(k, pair); }
   static FloatPair value_floats(const Element* v, int head_dim, int pair, int d) { return values(v, head_dim, pair, d); }
@@ -127,17 +132,12 @@ inline V lane_maxima(const float* s, int first, int end) {
   return m;
 }
 
-// Replaces the scores of pages [first, end) by exp(s - maximum), rounded to the KV format, as `Operand` stores them.
-// Returns maximum and sum. maxima: of 16 lanes.
-template <class Kv, class Operand> void chunk_softmax(float* s, int first, int end, V maxima, float* maximum, float* sum) {
-  *maximum = vmaximum(maxima);
-  V shift = vset(*maximum), total = vset(0.0f);
-  for (int p = first; p < end; ++p) {
-    V w = Kv::round(vexp(vsub(vload(s + p * kPage), shift)));
-    Operand::store(s, p * kPage, w);
-    total = vadd(total, w);
-  }
-  *sum = vsum(total);
+// Replaces the scores of pages [first, end) by exp(s - maximum), rounded to the KV format. Returns the sum.
+template <class Kv> float chunk_softmax(float* s, int first, int end, float maximum) {
+  V shift = vset(maximum), total = vset(0.0f);
+  for (int p = first; p < end; ++p)
+    total = vadd(total, Kv::store_weights(s, p * kPage, vexp_of_negative(vsub(vload(s + p * kPage), shift))));
+  return vsum(total);
 }
 
 // Adds weight * value of tokens [begin, end) of the chunk to `to`, for one row. Other slots are not read.
@@ -202,7 +202,8 @@ void attend_chunk(const KvHead<Kv>& h, int chunk, Scoring o, const QueryHead* c,
   chunk_scores<Kv, R>(h, visible, o, c, s, prefetch);
   for (int r = 0; r < R; ++r) {
     const int first = visible.begin[r] / kPage, end = (visible.end[r] + kPage - 1) / kPage;
-    chunk_softmax<Kv, Kv>(s[r], first, end, lane_maxima(s[r], first, end), partial[r], partial[r] + 1);
+    partial[r][0] = vmaximum(lane_maxima(s[r], first, end));
+    partial[r][1] = chunk_softmax<Kv>(s[r], first, end, partial[r][0]);
   }
   constexpr int N = vectors_at_once(R);
   int d = 0;

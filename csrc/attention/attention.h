@@ -3,6 +3,7 @@
 // order. So the bits of a row depend only on the positions it sees: not on other rows of the batch, and never on slots
 // outside its window or at or beyond its length.
 #pragma once
+#include "attention/attend_block_bf16.h"
 #include "attention/attend_block_int8.h"
 
 namespace {

@@ -69,8 +69,11 @@ template <int R> struct VisibleRange {
   }
 };
 
-// What turns a dot product into a score.
-struct Scoring { float scale, softcap; };
+// What turns dot products into scores.
+struct Scoring {
+  float scale, softcap;
+  V score(V products) const { return ::softcap(vmul(products, vset(scale)), softcap); }
+};
 
 // Keeps the scores of lanes [begin, end) and sets the others to -inf.
 inline V mask_scores(V score, int begin, int end) {

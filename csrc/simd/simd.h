@@ -4,19 +4,29 @@
 
 namespace {
 
-// exp: 0 below -87, saturates above 88; NaN stays NaN.
-inline V vexp(V x0) {
-  V lo = vset(num::kExpMin), x = vmin(vset(num::kExpMax), vmax(lo, x0));
+// exp of x without clamps: right for -87 <= x <= 88 and for NaN, any value for other x.
+inline V vexp_in_range(V x) {
   V t = vfma(x, vset(num::kLog2e), vset(num::kRound)), n = vsub(t, vset(num::kRound));
   V r = vfma(n, vset(-num::kLn2Hi), x);
   r = vfma(n, vset(-num::kLn2Lo), r);
   V y = vset(num::kExp[0]);
   for (int i = 1; i < 6; ++i) y = vfma(y, r, vset(num::kExp[i]));
   y = vadd(vfma(y, vmul(r, r), r), vset(1.0f));
-  y = as_float(iadd(as_int(y), ishl(as_int(t), 23)));
-  y = vselect_lt(x0, lo, vset(0.0f), y);
-  return vselect_nan(x0, x0, y);
+#if defined(DRUT_SCALE_BY_POWER)
+  return vscale_by_power(y, n);
+#else
+  return vselect_nan(x, x, as_float(iadd(as_int(y), ishl(as_int(t), 23))));
+#endif
 }
+
+// exp: 0 below -87, saturates above 88; NaN stays NaN.
+inline V vexp(V x) {
+  const V low = vset(num::kExpMin);
+  return vselect_lt(x, low, vset(0.0f), vexp_in_range(vmin(vset(num::kExpMax), vmax(low, x))));
+}
+
+// The same for x <= 0 or NaN.
+inline V vexp_of_negative(V x) { return vselect_lt(x, vset(num::kExpMin), vset(0.0f), vexp_in_range(x)); }
 
 inline float sexp(float x) {
   float f[16];
@@ -81,6 +91,8 @@ inline Bf16Pair bf16_pair_even(Bf16Pair b) { return {iand(b.pair, iset(0xffff))}
 inline Bf16Pair bf16_pair_odd(Bf16Pair b) { return {iand(b.pair, iset(int32_t(0xffff0000)))}; }
 inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) { return vdot_bf16(acc, b.pair, row + pair); }
 inline void store_bf16(float* row, int i, V rounded) { vstore_bf16(reinterpret_cast<uint16_t*>(row) + i, rounded); }
+// Rounds x, whose lanes are no subnormal numbers, and stores it. Returns the rounded values.
+inline V round_and_store_bf16(float* row, int i, V x) { return vround_and_store_bf16(reinterpret_cast<uint16_t*>(row) + i, x); }
 inline V load_stored_bf16(const float* row, int i) { return vload_bf16(reinterpret_cast<const uint16_t*>(row) + i); }
 #else
 using Bf16Pair = FloatPair;
@@ -91,6 +103,11 @@ inline V bf16_pair_dot(V acc, Bf16Pair b, const float* row, int pair) {
   return vfma(vset(row[2 * pair]), b.even, vfma(vset(row[2 * pair + 1]), b.odd, acc));
 }
 inline void store_bf16(float* row, int i, V rounded) { vstore(row + i, rounded); }
+inline V round_and_store_bf16(float* row, int i, V x) {
+  const V rounded = vround_bf16(x);
+  vstore(row + i, rounded);
+  return rounded;
+}
 inline V load_stored_bf16(const float* row, int i) { return vload(row + i); }
 #endif
 

@@ -35,6 +35,9 @@ inline V vselect_first(int count, V yes, V no) {
   __mmask16 m = count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
   return {_mm512_mask_blend_ps(m, no.v, yes.v)};
 }
+// y times 2^n; a NaN if y is one.
+#define DRUT_SCALE_BY_POWER
+inline V vscale_by_power(V y, V n) { return {_mm512_scalef_ps(y.v, n.v)}; }
 inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 inline V vload_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
@@ -74,6 +77,16 @@ inline float vmaximum(V x) {
 }
 
 inline I iset(int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline I ibroadcast(const void* p) {  // its four bytes in every lane
+  int32_t x;
+  memcpy(&x, p, 4);
+  return iset(x);
+}
+// Makes the compiler keep x in a register, where it would load or compute it again for each use.
+inline I in_registers(I x) {
+  asm volatile("" : "+v"(x.v));
+  return x;
+}
 inline I iload(const void* p) { return {_mm512_loadu_si512(p)}; }
 inline I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
@@ -115,11 +128,14 @@ inline void vstore_bf16(uint16_t* p, V rounded) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(rounded.v), 16)));
 }
 // Multiplies the bf16 pair at `two` with every lane of b.
-inline V vdot_bf16(V acc, I b, const float* two) {
-  int32_t pair;
-  memcpy(&pair, two, 4);
-  return {_mm512_dpbf16_ps(acc.v, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)b.v)};
+inline V vround_and_store_bf16(uint16_t* p, V x) {
+  const __mmask16 nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+  const __m256i b = _mm256_mask_set1_epi16((__m256i)_mm512_cvtneps_pbh(x.v), nan, 0x7fc0);
+  _mm256_storeu_si256((__m256i*)p, b);
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16))};
 }
+inline V vdot_bf16(V acc, I b, I pairs) { return {_mm512_dpbf16_ps(acc.v, (__m512bh)pairs.v, (__m512bh)b.v)}; }
+inline V vdot_bf16(V acc, I b, const float* two) { return vdot_bf16(acc, b, ibroadcast(two)); }
 #endif
 
 }  // namespace
