@@ -15,9 +15,10 @@ from benchmarks.peers.process import EngineProcess
 
 FOLDER = ROOT / "build" / "compare" / "models"
 SHIPPED = "smollm2-135m-instruct"
-SMOLLM2_VOCAB, LLAMA_1B_VOCAB = 49152, 128256
+VOCAB = 49152  # of SmolLM2, whose token ids the other shape has too
 QUANTIZE_S = 1800.0
 W8A8 = "W8A8"
+RANDOM = "llama-1b"  # the base with random weights, of `benchmarks.peers.files`
 
 
 class CannotMakeError(Exception):
@@ -30,21 +31,28 @@ class Model:
 
     name: str
     title: str
-    vocab: int
     base: str  # the file from which it is quantized
     type: str  # the type for llama.cpp's quantizer; "" for the base itself; W8A8, which Drut writes and llama.cpp lacks
+    columns: tuple[str, ...]  # what is measured unless asked otherwise
     openvino: str = ""  # the weight format of the OpenVINO conversion
     vllm: bool = False
+    kv_dtype: str = "bf16"  # of Drut's KV cache; the other engines keep their default
 
+
+STEPS, LONG = ("prefill", "decode1", "decode8", "decode32"), ("prefill2048", "prefill4096", "prefill7600")
+LARGE = ("prefill", "decode1")
 
 MODELS = {model.name: model for model in (
-    Model("smollm2-q4_0", "SmolLM2-135M, Q4_0", SMOLLM2_VOCAB, "smollm2", "Q4_0", openvino="int4"),
-    Model("smollm2-q4_1", "SmolLM2-135M, Q4_1 as shipped", SMOLLM2_VOCAB, "smollm2", ""),
-    Model("smollm2-q8_0", "SmolLM2-135M, Q8_0", SMOLLM2_VOCAB, "smollm2", "Q8_0", openvino="int8", vllm=True),
-    Model("smollm2-w8a8", "SmolLM2-135M, W8A8", SMOLLM2_VOCAB, "smollm2", W8A8, openvino="int8"),
-    Model("llama1b-q4_0", "Llama shape of 1.2 G weights, Q4_0", LLAMA_1B_VOCAB, "llama1b", "Q4_0"),
-    Model("llama1b-q8_0", "Llama shape of 1.2 G weights, Q8_0", LLAMA_1B_VOCAB, "llama1b", "Q8_0"),
-    Model("llama1b-q4_k_m", "Llama shape of 1.2 G weights, Q4_K_M", LLAMA_1B_VOCAB, "llama1b", "Q4_K_M"),
+    Model("smollm2-q4_0", "SmolLM2-135M, Q4_0", "smollm2", "Q4_0", STEPS, openvino="int4"),
+    Model("smollm2-q4_1", "SmolLM2-135M, Q4_1 as shipped", "smollm2", "", STEPS),
+    Model("smollm2-q8_0", "SmolLM2-135M, Q8_0", "smollm2", "Q8_0", STEPS, openvino="int8", vllm=True),
+    Model("smollm2-q8_0-long", "SmolLM2-135M, Q8_0, long prompts", "smollm2", "Q8_0", LONG, openvino="int8"),
+    Model("smollm2-q8_0-kv8", "SmolLM2-135M, Q8_0, long prompts, int8 KV cache", "smollm2", "Q8_0", LONG,
+          openvino="int8", kv_dtype="int8"),
+    Model("smollm2-w8a8", "SmolLM2-135M, W8A8", "smollm2", W8A8, STEPS, openvino="int8"),
+    Model("llama1b-q4_0", "Llama shape of 1.1 G weights, Q4_0", RANDOM, "Q4_0", LARGE),
+    Model("llama1b-q8_0", "Llama shape of 1.1 G weights, Q8_0", RANDOM, "Q8_0", LARGE, openvino="int8"),
+    Model("llama1b-q4_k_m", "Llama shape of 1.1 G weights, Q4_K_M", RANDOM, "Q4_K_M", LARGE),
 )}
 
 
@@ -68,8 +76,8 @@ def _w8a8_folder(base: Path, target: Path) -> Path:
 
 
 def openvino_folder(model: Model) -> Path:
-    """Returns the conversion with `model.openvino` weights, from the shipped file's dequantized ones."""
-    target = FOLDER / f"{model.base}-ov-{model.openvino}"
+    """Returns the conversion with `model.openvino` weights, from the checkpoint."""
+    target = FOLDER / f"{model.base}-openvino-{model.openvino}"
     if not target.exists():
         partial = target.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
@@ -83,7 +91,9 @@ def openvino_folder(model: Model) -> Path:
 
 
 def checkpoint(model: Model) -> Path:
-    """Returns the shipped file's weights, dequantized, as a checkpoint in the Hugging Face layout."""
+    """Returns a checkpoint in the Hugging Face layout: the shipped file's weights, dequantized, or the random ones."""
+    if model.base == RANDOM:
+        return _random_checkpoint()
     target = FOLDER / f"{model.base}-hf"
     if not (target / "tokenizer_config.json").exists():
         code = ("import sys; from pathlib import Path; from tests.golden.dequantize import dequantize;"
@@ -99,10 +109,16 @@ def _base(name: str) -> Path:
         from drut.model.store import resolve
 
         return resolve(SHIPPED)
-    path = FOLDER / "llama1b-F16.gguf"
-    if not path.exists():
-        run_step([sys.executable, "-m", "benchmarks.data.random_gguf", "llama-1b", path], "llama1b.log")
-    return path
+    _random_checkpoint()
+    return FOLDER / f"{RANDOM}-bf16.gguf"
+
+
+def _random_checkpoint() -> Path:
+    """Returns the checkpoint of random weights, with a GGUF file of it next to it."""
+    target = FOLDER / f"{RANDOM}-bf16"
+    if not target.with_suffix(".gguf").exists():
+        run_step([sys.executable, "-m", "benchmarks.peers.files", f"{RANDOM}-q8_0"], f"{RANDOM}.log")
+    return target
 
 
 def quantize(source: Path, target: Path, type: str) -> None:

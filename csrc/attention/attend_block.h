@@ -82,10 +82,10 @@ template <int N, class F> inline void with_count(int count, F f) {
   f(Constant<N>());
 }
 
-// Prefetches the keys or values of the pages one chunk after `count` pages.
-template <class Kv> void prefetch_pages(const KvHead<Kv>& h, int page, int count, const typename Kv::Element* (KvHead<Kv>::*part)(int) const) {
-  for (int later = page + kChunk / kPage, end = later + count; later < end && later < h.pages; ++later)
-    prefetch_bytes((h.*part)(later), kPage * h.head_dim * int(sizeof(typename Kv::Element)));
+// Prefetches the share of tile `tile` of `tiles` of the pages of the next chunk, `bytes` each; first_page: of this chunk.
+template <class Kv> void prefetch_next_chunk(const KvHead<Kv>& h, int first_page, int tile, int tiles, int bytes) {
+  for (int page = first_page + kChunk / kPage + tile, end = first_page + 2 * kChunk / kPage; page < end && page < h.pages; page += tiles)
+    prefetch_bytes(h.keys(page), bytes);
 }
 
 // Keys of `count` pages as floats; prefetches the keys of the next chunk.

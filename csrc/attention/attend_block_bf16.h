@@ -76,10 +76,7 @@ inline void attend_block<KvBf16>(const KvHead<KvBf16>& h, int chunk, Scoring o, 
   const BlockRows rows(c, from, to, chunk, kBlockRows);
   for (int i = 0; i < rows.tiles; ++i) {
     const BlockTile& t = rows.tile[i];
-    for (int page = rows.first_page + i; page < rows.first_page + kChunk / kPage; page += rows.tiles) {
-      prefetch_pages(h, page, 1, &KvHead<KvBf16>::keys);
-      prefetch_pages(h, page, 1, &KvHead<KvBf16>::values);
-    }
+    prefetch_next_chunk(h, rows.first_page, i, rows.tiles, int(KvBf16::head_bytes(h.head_dim)));
     with_count<kBlockRows>(t.rows, [&](auto r) {
       paged_scores<r.value>(h, rows, t, m);
       block_softmax<KvBf16>(rows, o, t.row, t.row + t.rows, m, partials, stride);

@@ -10,7 +10,7 @@ namespace {
 constexpr float kWeightMax = 16383.0f;  // two parts of 7 bits
 
 struct KvInt8 {
-#if defined(DRUT_WORD_DOTS)
+#if defined(DRUT_WORD_DOTS) || defined(DRUT_QUAD_TILES)
   static constexpr bool kBlocks = true;
 #else
   static constexpr bool kBlocks = false;
@@ -116,29 +116,30 @@ DRUT_UNROLL
 
 // Computes exp(s - maximum) and the weights of a row that sees tokens [begin, end) of the chunk: that times the scales of
 // the values, as codes of 14 bits times *unit. Calls store(page, codes) for pages [from, to); codes of tokens that the
-// row does not see are 0. Returns maximum and sum. maxima: of 16 lanes.
+// row does not see are 0. Returns the sum.
 template <class Store>
-void int8_softmax(const KvHead<KvInt8>& h, int first_page, int begin, int end_token, int from, int to, V maxima, float* s, float* unit, float* maximum,
-                  float* sum, Store store) {
+float int8_softmax(const float* scales, int begin, int end_token, int from, int to, float maximum, float* s, float* unit, Store store) {
   const int first = begin / kPage, end = (end_token + kPage - 1) / kPage;
-  *maximum = vmaximum(maxima);
-  V shift = vset(*maximum), total = vset(0.0f);
+  V shift = vset(maximum), total = vset(0.0f);
   I top = iset(0);
-  for (int p = first; p < end; ++p) {
-    V e = vexp(vsub(vload(s + p * kPage), shift));
+  for (int p = first, start = p * kPage; p < end; ++p, start += kPage) {
+    V e = vexp_of_negative(vsub(vload(s + start), shift));
     total = vadd(total, e);
-    V scaled = vmul(e, vload(KvInt8::scales(h.keys(first_page + p), h.head_dim) + kPage));
-    scaled = vselect_first(end_token - p * kPage, scaled, vset(0.0f));
-    scaled = vselect_first(begin - p * kPage, vset(0.0f), scaled);
+    V scaled = vmul(e, vload(scales + start));
+    if (start < begin || start + kPage > end_token) {
+      scaled = vselect_first(end_token - start, scaled, vset(0.0f));
+      scaled = vselect_first(begin - start, vset(0.0f), scaled);
+    }
     top = imax(top, as_int(vabs(scaled)));  // a NaN may have either sign
-    vstore(s + p * kPage, scaled);
+    vstore(s + start, scaled);
   }
-  *sum = vsum(total);
   const float largest = num::from_bits(uint32_t(imaximum(top)));  // a NaN is the largest
   const V inverse = vset(largest > 0 ? kWeightMax / largest : 0.0f);
   *unit = largest * (1.0f / kWeightMax);
-  for (int p = from; p < to; ++p)
-    store(p, p >= first && p < end ? iand(as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))), iset(16383)) : iset(0));
+  for (int p = from; p < first; ++p) store(p, iset(0));
+  for (int p = first; p < end; ++p) store(p, iand(as_int(vadd(vmul(vload(s + p * kPage), inverse), vset(num::kRound))), iset(16383)));
+  for (int p = end; p < to; ++p) store(p, iset(0));
+  return vsum(total);
 }
 
 template <int R> struct Weights {  // 7 high and 7 low bits of each weight; 0 for positions that the row does not see
@@ -193,13 +194,15 @@ void attend_chunk(const KvHead<KvInt8>& h, int chunk, Scoring o, const QueryHead
   int page = visible.skip;
   for (; page + 2 <= visible.page_count; page += 2) int8_scores<R, 2>(h, visible, page, q, s, prefetch);
   for (; page < visible.page_count; ++page) int8_scores<R, 1>(h, visible, page, q, s, prefetch);
+  alignas(64) float scales[kChunk];
+  for (page = visible.skip; page < visible.page_count; ++page) memcpy(scales + page * kPage, KvInt8::scales(h.keys(visible.first_page + page), h.head_dim) + kPage, kPage * 4);
   for (int r = 0; r < R; ++r) {
-    const V maxima = lane_maxima(s[r], visible.begin[r] / kPage, (visible.end[r] + kPage - 1) / kPage);
-    int8_softmax(h, visible.first_page, visible.begin[r], visible.end[r], visible.skip, visible.page_count, maxima, s[r], w.unit + r, partial[r], partial[r] + 1,
-                 [&](int p, I codes) {
-                   store_bytes(w.high[r] + p * kPage, ishr(codes, 7));
-                   store_bytes(w.low[r] + p * kPage, iand(codes, iset(127)));
-                 });
+    partial[r][0] = vmaximum(lane_maxima(s[r], visible.begin[r] / kPage, (visible.end[r] + kPage - 1) / kPage));
+    partial[r][1] = int8_softmax(scales, visible.begin[r], visible.end[r], visible.skip, visible.page_count, partial[r][0], s[r], w.unit + r,
+                                 [&](int p, I codes) {
+                                   store_bytes(w.high[r] + p * kPage, ishr(codes, 7));
+                                   store_bytes(w.low[r] + p * kPage, iand(codes, iset(127)));
+                                 });
   }
   constexpr int N = R <= 3 ? 4 : R <= 6 ? 2 : 1;
   int d = 0;

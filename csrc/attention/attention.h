@@ -5,6 +5,7 @@
 #pragma once
 #include "attention/attend_block_bf16.h"
 #include "attention/attend_block_int8.h"
+#include "attention/attend_block_words.h"
 
 namespace {
 

@@ -90,8 +90,12 @@ template <int K, int R, int H>
 void int_halves(const DrutMatrix& m, const uint8_t* b, GroupRange range, const Acts& a, int row, float* tile, PanelPrefetch prefetch, int from) {
   constexpr Kind t = kind_of(K);
   const int groups = a.k / kGroup;
-  const Layout l(m);
-  const int span = t.variable_units() ? l.span : t.groups(), head_bytes = t.variable_units() ? l.head : t.head_bytes();
+  int span = t.groups(), head_bytes = t.head_bytes();
+  if constexpr (t.variable_units()) {
+    const Layout l(m);
+    span = l.span;
+    head_bytes = l.head;
+  }
   constexpr bool one_scale = t.scale == Scale::kGroup;  // one scale for the whole unit: loaded once
   constexpr bool one_group = !t.variable_units() && t.groups() == 1;
   const bool minima = t.minimum || (one_scale && m.zeros);

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int kUnpackedBytes = 18 << 10;
+constexpr int kUnpackedBytes = 21 << 10;
 
 // The format to which groups of m are unpacked, or -1 if they are used as stored.
 inline int unpacked_kind(const DrutMatrix& m) {
@@ -43,7 +43,10 @@ template <int K> void unpack_panel_group(const DrutMatrix& m, const uint8_t* hea
   constexpr Kind t = kind_of(K);
   const uint8_t* s = t.scale == Scale::kGroup ? head : b + t.code_bytes() + t.plane_bytes();
 DRUT_UNROLL
-  for (int i = 0; i < 16; ++i) store_codes<K>(b, i / 2, i % 2, to);
+  for (int quad = 0; quad < 8; ++quad) {
+DRUT_UNROLL
+    for (int half = 0; half < 2; ++half) store_codes<K>(b, quad, half, to);
+  }
   if (unpacked.scale == Scale::kRow) return;
   float *scales = reinterpret_cast<float*>(to + unpacked.code_bytes()), *minima = scales + kPanel * t.parts;
 DRUT_UNROLL

@@ -30,7 +30,7 @@ struct IsaChoice {
   const DrutIsa* isa;
   bool (*supported)();
 };
-// Best first.
+// Best first on AMD CPUs.
 const IsaChoice kIsaChoices[] = {
 #if defined(__x86_64__)
     {&kIsaAvx512Bf16, has_avx512bf16},
@@ -44,6 +44,15 @@ const IsaChoice kIsaChoices[] = {
 #endif
     {&kIsaPortable, always},
 };
+
+// The i-th choice. A product of bf16 pairs has twice the rate of a fused multiply-add on AMD CPUs. On Intel CPUs it does
+// not exceed it, and floats need no second format: there avx512 comes before avx512bf16.
+const IsaChoice& isa_choice(int i) {
+#if defined(__x86_64__)
+  if (i < 2 && !__builtin_cpu_is("amd")) return kIsaChoices[1 - i];
+#endif
+  return kIsaChoices[i];
+}
 
 struct Run {
   const DrutIsa* isa;
@@ -125,8 +134,8 @@ DRUT_API const char* drut_op_name(int32_t code) {
 // The i-th instruction set of this build, best first, or null past the end. *supported: whether this CPU has it.
 DRUT_API const char* drut_isa_name(int32_t i, int32_t* supported) {
   if (i < 0 || i >= int32_t(sizeof(kIsaChoices) / sizeof(kIsaChoices[0]))) return nullptr;
-  *supported = kIsaChoices[i].supported();
-  return kIsaChoices[i].isa->name;
+  *supported = isa_choice(i).supported();
+  return isa_choice(i).isa->name;
 }
 
 DRUT_API const DrutIsa* drut_isa(const char* name) {

@@ -117,6 +117,12 @@ inline int32_t byte_sum(const int8_t* p) {  // of 16 bytes
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
+#define DRUT_QUAD_TILES
+// As assembly, because the compiler copies the sums of a tile to memory around the intrinsic.
+inline I idot8(I acc, I u8, I s8) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(u8.v), "v"(s8.v));
+  return acc;
+}
 inline I idot8(I acc, I u8, int32_t four) { return {_mm512_dpbusd_epi32(acc.v, u8.v, _mm512_set1_epi32(four))}; }
 // acc + the dot product of the four 7-bit bytes of `four` with the four signed bytes of each lane.
 inline I idot_signed(I acc, int32_t four, I s8) { return {_mm512_dpbusd_epi32(acc.v, _mm512_set1_epi32(four), s8.v)}; }

@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 
-from benchmarks.peers.models import MODELS, Model
+from benchmarks.peers.models import MODELS, VOCAB, Model
 from benchmarks.peers.offline import condensed, document
 from benchmarks.peers.offline.columns import COLUMNS
 from benchmarks.peers.offline.contestants import NAMES, TITLES, contestants
@@ -36,7 +36,8 @@ def arguments() -> argparse.ArgumentParser:
 
     several("--models", list(MODELS), "which models")
     several("--peers", list(NAMES), "engines, including Drut")
-    several("--columns", list(COLUMNS), "columns to measure")
+    parser.add_argument("--columns", nargs="+", choices=list(COLUMNS), metavar="NAME",
+                        help=f"columns to measure, of {', '.join(COLUMNS)} (default: by the model)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds (default: {ROUNDS})")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"threads, each with a CPU (default: {THREADS})")
     parser.add_argument("--quick", action="store_true",
@@ -48,11 +49,12 @@ def compare(model: Model, args: argparse.Namespace, cpus: list[int]) -> dict[str
     """Measures `model` and stores the results. Returns the engines that were left out, with reasons."""
     began = time.monotonic()
     show(f"{model.title}")
-    columns = [COLUMNS[name].quick() if args.quick else COLUMNS[name] for name in args.columns]
+    names = args.columns or model.columns
+    columns = [COLUMNS[name].quick() if args.quick else COLUMNS[name] for name in names]
     found, missing = contestants(model, args.peers, cpus)
     for name, why in missing.items():
         show(f"  {name}: LEFT OUT: {why}")
-    match, roof = Match(found, model.vocab, cpus), MachineRoof(len(cpus))
+    match, roof = Match(found, VOCAB, cpus), MachineRoof(len(cpus))
     try:
         match.start(columns)
         results = run(match, columns, 1 if args.quick else args.rounds, roof)

@@ -75,6 +75,9 @@ class Column:
 
 COLUMNS = {column.name: column for column in (
     Column("prefill", "prefill 512", 0, 512, repeats=2),
+    Column("prefill2048", "prefill 2048", 0, 2048),
+    Column("prefill4096", "prefill 4096", 0, 4096),
+    Column("prefill7600", "prefill 7600", 0, 7600),
     Column("decode1", "decode, batch 1", 1, 128, 65, repeats=2),
     Column("decode8", "decode, batch 8", 8, 128, 65),
     Column("decode32", "decode, batch 32", 32, 128, 65),

@@ -23,7 +23,7 @@ AGAINST = {"llamacpp": "drut", "openvino": "drut", "vllm": "drut", "llamacpp-avx
 
 @dataclass(frozen=True)
 class Contestant:
-    """An engine with a file. `same_file`: it reads the same file as Drut."""
+    """An engine with a file. `same_file`: it reads the same file as Drut; `settings`: more arguments of its load."""
 
     name: str
     python: Path
@@ -31,6 +31,7 @@ class Contestant:
     path: Path
     same_file: bool
     env: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def start(self, cpus: list[int]) -> EngineProcess:
         """Starts its process, with nothing loaded."""
@@ -62,9 +63,9 @@ def contestants(model: Model, names: list[str], cpus: list[int]) -> tuple[list[C
 
 
 def _drut(model: Model, _cpus: list[int], name: str = "drut") -> Contestant:
-    isa = {"DRUT_ISA": "avx2"} if name == "drut-avx2" else {}
+    env = {"DRUT_ISA": "avx2"} if name == "drut-avx2" else {}
     return Contestant(name=name, python=Path(sys.executable), module=f"{WORKERS}.drut_worker", path=drut_file(model),
-                      same_file=True, env=isa)
+                      same_file=True, env=env, settings={"kv_dtype": model.kv_dtype})
 
 
 def _llamacpp(model: Model, _cpus: list[int], name: str = "llamacpp") -> Contestant | None:

@@ -50,7 +50,8 @@ class Match:
             process = self._processes[name] = contestant.start(self._cpus)
             began = time.perf_counter()
             try:
-                loaded = process.ask("load", LOAD_S, model=str(contestant.path), threads=len(self._cpus))
+                loaded = process.ask("load", LOAD_S, model=str(contestant.path), threads=len(self._cpus),
+                                     **contestant.settings)
                 ready_s = time.perf_counter() - began
                 threads = process.thread_s()
                 for column in columns:

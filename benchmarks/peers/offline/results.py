@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.peers.build import ROOT
 from benchmarks.peers.models import MODELS
+from benchmarks.peers.offline.columns import COLUMNS
 
 from drut.machine import cpu_model
 
@@ -53,7 +54,7 @@ def load_all(folder: Path = FOLDER) -> dict[tuple[str, tuple[str, ...]], list[Re
     """Returns the results by model, in the order of `MODELS`, and company of engines."""
     found: dict[tuple[str, tuple[str, ...]], list[Result]] = {}
     for name in MODELS:
-        for column in ("prefill", "decode1", "decode8", "decode32"):
+        for column in COLUMNS:
             for path in sorted(folder.glob(f"{name}.{column}.*.json")):
                 result = json.loads(path.read_text())
                 found.setdefault((name, company(result)), []).append(result)

@@ -29,9 +29,10 @@ class Engine(Stepwise):
         assert self._llm is not None, "load first"
         return self._llm
 
-    def load(self, model: str, threads: int) -> Answer:
+    def load(self, model: str, threads: int, kv_dtype: str) -> Answer:
         start = time.perf_counter()
-        self._llm = drut.LLM(model, threads=threads, kv_cache_gb=KV_GB, prefix_cache=False, chunk_tokens=0)
+        self._llm = drut.LLM(model, threads=threads, kv_cache_gb=KV_GB, prefix_cache=False, chunk_tokens=0,
+                             kv_dtype=kv_dtype)
         return {"load_s": time.perf_counter() - start}
 
     def about(self) -> Answer:

@@ -11,7 +11,7 @@ from benchmarks.peers.offline.workers.engine import Stepwise, answer_for
 from benchmarks.worker import Answer
 
 CACHE_GB = 1
-STEP_TOKENS = 4096  # maximum prompt tokens of a comparison's step, so that prompts are not split
+STEP_TOKENS = 8192  # maximum prompt tokens of a comparison's step, so that prompts are not split
 
 
 class Engine(Stepwise):
