@@ -13,9 +13,12 @@ from benchmarks.peers.offline import condensed, document, results, summary
 from benchmarks.peers.offline.columns import COLUMNS, FIRST_PLAIN
 from benchmarks.peers.offline.machine_roof import floors
 from benchmarks.peers.offline.window import full_batch
+from benchmarks.peers.offline.workers.drut_worker import Engine
 from benchmarks.report import Spread
 
+from drut.kernels.native import library as native
 from drut.observe.ledger import Macs, Peaks
+from tests.cli import tiny
 
 
 def test_the_full_batch_counts_from_the_last_first_token_to_the_first_last_one() -> None:
@@ -179,3 +182,19 @@ def test_the_readmes_speeds_are_those_of_the_page(name: str) -> None:
     cells = [cell for line in lines for cell in line.strip("| ").split(" | ")[1:] if re.search(r"\d–\d", cell)]
     assert len(cells) >= 6
     assert [cell for cell in cells if f"| {cell} |" not in page] == []
+
+
+@pytest.mark.skipif(native.load() is None, reason="the native library is not built")
+def test_drut_answers_as_a_contestant(tmp_path: Path) -> None:
+    engine = Engine()
+    model = tmp_path / "tiny.gguf"
+    model.write_bytes(tiny.model())
+    engine.load(str(model), threads=1, kv_dtype="int8")
+    asked = engine.prefill([[1, 2, 3], [4, 5, 6]])
+    assert len(asked["ids"]) == 2
+    assert min(asked["seconds"]) > 0
+    decoded = engine.decode([[1, 2, 3], [4, 5, 6]], 5)
+    assert decoded["ids"] == asked["ids"]
+    assert decoded["tokens"] > 0
+    (costs,) = engine.costs([[2, 2, 6, 6]])["costs"]
+    assert sum(nbytes for nbytes, _ in costs) > 0

@@ -53,7 +53,7 @@ class Engine(Stepwise):
             for update in updates:
                 if update.token is not None:
                     times[update.request].append(now)
-        return list(times.values()), [stream.request.output[0] for stream in streams]
+        return list(times.values()), [stream.request.output_ids[0] for stream in streams]
 
 
 def main() -> None:
