@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 KEPT = 0.9  # share of the old counts that an observation of a sequence leaves
@@ -31,19 +33,18 @@ class Acceptance:
         if self._parent is not None:
             self._parent.observe(drafted, accepted)
 
-    def rate(self, position: int) -> float:
-        """Returns the probability of the draft at `position`, given that those before it are accepted."""
-        i = min(position, len(self._hits) - 1)
-        prior, weight = (PRIOR, PRIOR_WEIGHT) if self._parent is None else (self._parent.rate(i), BACKOFF_WEIGHT)
-        return (self._hits[i] + weight * prior) / (self._trials[i] + weight)
+    def rates(self, drafts: int) -> list[float]:
+        """Returns for each of `drafts` positions the probability of its draft, given that those before it are
+        accepted. There are at most as many as positions."""
+        hits, trials = self._hits[:drafts], self._trials[:drafts]
+        if self._parent is None:
+            return [(h + PRIOR * PRIOR_WEIGHT) / (t + PRIOR_WEIGHT) for h, t in zip(hits, trials, strict=True)]
+        return [(h + p * BACKOFF_WEIGHT) / (t + BACKOFF_WEIGHT)
+                for h, t, p in zip(hits, trials, self._parent.rates(drafts), strict=True)]
 
     def survival(self, drafts: int) -> list[float]:
         """Returns for each of `drafts` positions the probability that all drafts up to it are accepted."""
-        found, chance = [], 1.0
-        for i in range(drafts):
-            chance *= self.rate(i)
-            found.append(chance)
-        return found
+        return list(accumulate(self.rates(drafts), mul))
 
 
 class Outcome(NamedTuple):

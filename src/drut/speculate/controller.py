@@ -64,6 +64,8 @@ class SpeculationController:
         self._refresh(streams, context)
         shown = 0.0 if self._overlap else self.host_s  # without overlap all steps wait for the host
         best, rate = 0, (1 + MARGIN) * streams / (self._seconds(streams) + shown)
+        if streams - sum(chance for chance, _ in slots) <= rate * (self._seconds(streams + 1) + self.host_s):
+            return [0] * len(proposals)  # not even with all drafts in the time of one
         tokens = float(streams)
         for count, (chance, _) in enumerate(slots, 1):
             tokens -= chance

@@ -15,7 +15,7 @@ from drut.speculate.acceptance import DraftLog
 from drut.speculate.controller import Proposal, SpeculationController
 
 logger = logging.getLogger(__name__)
-MAX_GAP = 8  # maximum tokens between two looks for drafts of a request that had none
+MAX_GAP = 16  # maximum tokens between two looks for drafts of a request that had none
 
 
 @dataclass
