@@ -38,6 +38,7 @@ class PagePool:
         self._state = bytearray(self.total)
         self._free = list(range(self.total - 1, -1, -1))
         self.cached = 0
+        self.complete = np.zeros(self.total, np.bool_)  # set by a drafter that filled the page; allocation clears it
 
     @property
     def free(self) -> int:
@@ -51,6 +52,7 @@ class PagePool:
         """Returns a free page, which becomes private. There must be one."""
         page = self._free.pop()
         self._state[page] = PageState.PRIVATE
+        self.complete[page] = False
         return page
 
     def mark_cached(self, page: int) -> None:

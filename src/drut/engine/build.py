@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from itertools import zip_longest
 
 from drut.cache.cache import KvCache
 from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.grammar_compiler import GrammarCompiler
+from drut.engine.draft import make_draft_model, open_draft_model
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
 from drut.engine.request.defaults import model_defaults
@@ -37,6 +39,7 @@ from drut.model.tokenizer import Tokenizer
 from drut.model.weights.loader import Weights
 from drut.observe.laps import Laps
 from drut.speculate.controller import SpeculationController
+from drut.speculate.drafter import ModelDrafter
 from drut.speculate.methods import chosen_method
 
 NUMERICS_VERSION = 2
@@ -68,22 +71,29 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     """Loads the weights, makes the page pools and records the plan. `laps` measures each; `kinds`: the cache kinds that
     the model's mixers may name."""
     laps = Laps() if laps is None else laps
+    drafting = open_draft_model(config, tokenizer)
     weights = files.load(backend, packs=pack_cache(config))
+    draft_weights = None
+    if drafting is not None:
+        draft_weights = drafting.load(backend, packs=pack_cache(config))
+        drafting.close()
     laps.lap("weights")
-    needs = MemoryPlan.of(files.spec, config, kinds)
+    needs = MemoryPlan.of(files.spec, config, kinds, drafting.spec if drafting is not None else None)
     spec, context, limits, layouts = needs.spec, needs.context, needs.limits, needs.layouts
-    memory = [backend.pool(kv, pages) for kv, pages in zip(layouts, needs.pages, strict=True)]
-    canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=True)] if config.debug_kv else []
+    memory = [backend.pool(kv, pages) for kv, pages in zip(needs.all_layouts, needs.all_pages, strict=True)]
+    canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=False)] if config.debug_kv else []
     laps.lap("kv pages")
-    pools = [PagePool(m, canaries[i] if canaries else None) for i, m in enumerate(memory)]
-    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.groups)
+    pools = [PagePool(m, canary) for m, canary in zip_longest(memory, canaries)]
+    cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.all_groups)
     plan = record_plan(needs, weights, backend, config)
-    runner = Runner(backend, plan, memory, limits, context=context, vocab=spec.vocab, overlap=config.overlap,
-                    canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts))
+    runner = Runner(backend, plan, memory[: len(layouts)], limits, context=context, vocab=spec.vocab,
+                    overlap=config.overlap, canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts))
     pacer = PrefillPacer(Predictor(plan))
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
+    drafter = (make_draft_model(needs, draft_weights, backend, config, cache, pacer.predictor)
+               if draft_weights is not None else None)
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = None
@@ -92,17 +102,19 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
                                    cache_bytes=int(config.grammar_cache_mb * 1e6), seconds=config.grammar_timeout_s)
     return Engine(runner, scheduler, vocab=spec.vocab, context=context, eos_ids=eos_ids, overlap=config.overlap,
                   forced_tokens=config.forced_tokens, grammars=grammars,
-                  speculation=make_speculation(config, spec.vocab, pacer.predictor),
+                  speculation=make_speculation(config, spec.vocab, pacer.predictor, drafter),
                   defaults=model_defaults(files) if config.generation_config == "auto" else NEUTRAL)
 
 
-def make_speculation(config: EngineConfig, vocab: int, predictor: Predictor) -> Speculation | None:
-    """Returns the speculation that the settings choose; None for none."""
+def make_speculation(config: EngineConfig, vocab: int, predictor: Predictor,
+                     model: ModelDrafter | None) -> Speculation | None:
+    """Returns the speculation that the settings choose; None for none. `model`: the drafter of a method that runs a
+    model."""
     chosen = chosen_method(config.speculate)
     if chosen is None:
         return None
     controller = SpeculationController(predictor, chosen.max_drafts, overlap=config.overlap)
-    return Speculation(chosen.drafter(), vocab=vocab, max_drafts=chosen.max_drafts,
+    return Speculation(model or chosen.drafter(), vocab=vocab, max_drafts=chosen.max_drafts,
                        controller=controller if chosen.adaptive else None)
 
 

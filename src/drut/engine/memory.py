@@ -41,12 +41,14 @@ def pool_pages(layouts: Sequence[CacheLayout], groups: Sequence[KvGroup], contex
 
 
 def split(layouts: Sequence[CacheLayout], room: int, enough: Sequence[int]) -> list[int]:
-    """Returns the pages of each group in `room` bytes: equal numbers, but after the first group at most `enough`."""
+    """Returns the pages of each group in `room` bytes: equal numbers, but at most `enough` after the first of the
+    groups that want most."""
     pages = [0] * len(layouts)
-    for i in range(len(layouts) - 1, -1, -1):  # the narrowest window is satisfied first
-        each = sum(kv.page_bytes for kv in layouts[: i + 1])
+    order = sorted(range(len(layouts)), key=lambda i: -enough[i])
+    for place in range(len(order) - 1, -1, -1):  # the narrowest window is satisfied first
+        i, each = order[place], sum(layouts[j].page_bytes for j in order[: place + 1])
         alike = max(1, room // each)
-        pages[i] = min(alike, enough[i]) if i else alike
+        pages[i] = min(alike, enough[i]) if place else alike
         room -= pages[i] * layouts[i].page_bytes
     return pages
 

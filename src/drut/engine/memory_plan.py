@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from drut.cache.groups import KvGroup
@@ -19,9 +19,26 @@ from drut.speculate.methods import chosen_method
 
 
 @dataclass(frozen=True)
+class DraftPlan:
+    """The sizes of a drafter that has weights. Its KV groups follow those of the target in the cache; the groups of
+    `layouts` are numbered from 0. All keep the whole context: the drafter may be far behind the target's window."""
+
+    spec: ModelSpec
+    layouts: tuple[CacheLayout, ...]
+    groups: tuple[KvGroup, ...] = ()
+    pages: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, spec: ModelSpec, context: int, kv_dtype: str) -> Self:
+        """Returns the plan of a draft model, without groups and pages, for sequences up to `context` tokens."""
+        spec = spec.within(min(spec.context, context))
+        return cls(spec, tuple(decoder.kv_layouts(spec, kv_dtype, windows=False)))
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """The sizes of an engine. `spec` is for sequences up to `context` tokens; `layouts`, `groups` and `pages` are by KV
-    group, the widest window first."""
+    group, the widest window first; `draft` has those of the drafter."""
 
     spec: ModelSpec
     context: int
@@ -29,35 +46,54 @@ class MemoryPlan:
     layouts: tuple[CacheLayout, ...]
     groups: tuple[KvGroup, ...]
     pages: tuple[int, ...]
+    draft: DraftPlan | None = None
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS) -> Self:
-        """Returns the plan for a model and settings. `kinds`: the cache kinds that layouts may name. Raises
-        RequestError if
-        the settings exceed the model's context or the memory."""
+    def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS, draft: ModelSpec | None = None) -> Self:
+        """Returns the plan for a model and settings. `kinds`: the cache kinds that layouts may name; `draft`: the draft
+        model of the settings. Raises RequestError if the settings exceed the model's context or the memory."""
         context = context_of(spec, config)
         limits = step_limits(config, context)
         spec = spec.within(context)
         layouts = decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
-        groups = make_groups(layouts, limits.tokens, kinds)
-        return cls(spec=spec, context=context, limits=limits, layouts=tuple(layouts), groups=tuple(groups),
-                   pages=tuple(pool_pages(layouts, groups, context, config)))
+        drafter = DraftPlan.of(draft, context, config.kv_dtype) if draft is not None else None
+        every = [*layouts, *(drafter.layouts if drafter is not None else ())]
+        groups = make_groups(every, limits.tokens, kinds)
+        pages, own = pool_pages(every, groups, context, config), len(layouts)
+        if drafter is not None:
+            drafter = replace(drafter, groups=tuple(groups[own:]), pages=tuple(pages[own:]))
+        return cls(spec=spec, context=context, limits=limits, layouts=tuple(layouts), groups=tuple(groups[:own]),
+                   pages=tuple(pages[:own]), draft=drafter)
+
+    @property
+    def all_layouts(self) -> tuple[CacheLayout, ...]:
+        """The layouts of the cache's groups, the drafter's last."""
+        return (*self.layouts, *(self.draft.layouts if self.draft is not None else ()))
+
+    @property
+    def all_groups(self) -> tuple[KvGroup, ...]:
+        return (*self.groups, *(self.draft.groups if self.draft is not None else ()))
+
+    @property
+    def all_pages(self) -> tuple[int, ...]:
+        return (*self.pages, *(self.draft.pages if self.draft is not None else ()))
 
     @property
     def room(self) -> int:
         """The maximum number of tokens of a prompt and its output together: the context, or less if the pages hold
         less."""
-        rooms = (group.room(pages) for group, pages in zip(self.groups, self.pages, strict=True))
+        rooms = (group.room(pages) for group, pages in zip(self.all_groups, self.all_pages, strict=True))
         return int(min(self.context, *rooms))
 
     @property
     def kv_bytes(self) -> int:
-        return sum(kv.page_bytes * pages for kv, pages in zip(self.layouts, self.pages, strict=True))
+        return sum(kv.page_bytes * pages for kv, pages in zip(self.all_layouts, self.all_pages, strict=True))
 
     @property
     def logits_bytes(self) -> int:
-        """The bytes of the float32 logits of a step's samples."""
-        return 4 * self.limits.samples * self.spec.vocab
+        """The bytes of the float32 logits of a step's samples, and of a step of the drafter."""
+        drafter = self.limits.seqs * self.draft.spec.vocab if self.draft is not None else 0
+        return 4 * (self.limits.samples * self.spec.vocab + drafter)
 
 
 def context_of(spec: ModelSpec, config: EngineConfig) -> int:

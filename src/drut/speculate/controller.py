@@ -7,7 +7,7 @@ costs the host's time. The controller chooses the drafts with the most tokens pe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drut.kernels.cost import StepShape
@@ -76,6 +76,22 @@ class SpeculationController:
         for _, i in slots[:best]:  # chances fall along a sequence, so its first drafts are taken
             lengths[i] += 1
         return lengths
+
+    def drafts_worth(self, sequences: Sequence[int], streams: int, context: int,
+                     drafting: Callable[[int], float]) -> int:
+        """Returns how many drafts of each of `sequences` to make and verify in a step of `streams` sequences; 0 if a
+        step without drafts gives more tokens per second. `drafting`: the seconds to make a number of drafts."""
+        self._refresh(streams, context)
+        shown = 0.0 if self._overlap else self.host_s
+        best, rate = 0, (1 + MARGIN) * streams / (self._seconds(streams) + shown)
+        gains = [sum(each) for each in zip(*(self._of(s).survival(self._positions) for s in sequences), strict=True)]
+        tokens = float(streams)
+        for count, gain in enumerate(gains, 1):
+            tokens += gain
+            made = tokens / (self._seconds(streams + count * len(sequences)) + self.host_s + drafting(count))
+            if made > rate:
+                best, rate = count, made
+        return best
 
     def _of(self, sequence: int) -> Acceptance:
         if (found := self._sequences.get(sequence)) is None:

@@ -6,8 +6,22 @@ equal the samples. So a drafter may propose anything, at any time, and use any s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
+
+from drut.cache.cache import BlockTable
+from drut.kernels.descriptor import Edits, SampleSettings
+
+
+class DraftSampling(NamedTuple):
+    """How the engine samples a sequence. A drafter that samples in the same way, with the same noise, agrees most often
+    with the engine. `edits`: the changes of the logits for the token after some drafts."""
+
+    settings: SampleSettings
+    seed: int
+    choice: int
+    edits: Callable[[Sequence[int]], Edits | None]
 
 
 class DraftInput(NamedTuple):
@@ -19,6 +33,9 @@ class DraftInput(NamedTuple):
     max_drafts: int
     prompt_tokens: int = 0
     salt: str = ""
+    table: BlockTable | None = None  # its pages, of the drafter too
+    epoch: int = 0  # changes when the pages were freed
+    sampling: DraftSampling | None = None
 
 
 class VerifiedDrafts(NamedTuple):
@@ -51,3 +68,27 @@ class Drafter(Protocol):
     def method(self, sequence: int) -> str:
         """Returns the name of the method that made the last drafts of a sequence."""
         ...
+
+
+class ModelDrafter(ABC):
+    """A Drafter that runs steps of its own on the engine's backend: no other step may run while it proposes."""
+
+    @abstractmethod
+    def propose(self, inputs: Sequence[DraftInput]) -> Sequence[Sequence[int]]: ...
+
+    @abstractmethod
+    def pace(self, streams: int) -> None:
+        """Takes the number of sequences that decode now. The next proposal must not make them wait for long."""
+
+    @abstractmethod
+    def seconds(self, drafts: int, sequences: int, context: int) -> float:
+        """Returns the predicted time to draft `drafts` tokens of each of some sequences of `context` tokens."""
+
+    @abstractmethod
+    def commit(self, verified: Sequence[VerifiedDrafts]) -> None: ...
+
+    @abstractmethod
+    def forget(self, sequence: int) -> None: ...
+
+    @abstractmethod
+    def method(self, sequence: int) -> str: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drut.errors import RequestError
 from drut.speculate.choice import ChoosingDrafter
@@ -27,11 +27,13 @@ class DraftOption:
 
 @dataclass(frozen=True)
 class DraftMethod:
-    """A way to make drafts; `make` returns a drafter for a value of each option."""
+    """A way to make drafts; `make` returns a drafter for a value of each option. None if it runs a model, for which the
+    engine loads the weights: `files` are options that name them, each required, with their meaning."""
 
     about: str
     options: Mapping[str, DraftOption]
-    make: Callable[[Mapping[str, float]], Drafter]
+    make: Callable[[Mapping[str, float]], Drafter] | None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Speculate:
 
     method: str
     values: Mapping[str, float]
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def max_drafts(self) -> int:
@@ -51,8 +54,10 @@ class Speculate:
         """True if drafts are verified only where that is expected to pay."""
         return bool(self.values["adaptive"])
 
-    def drafter(self) -> Drafter:
-        return METHODS[self.method].make(self.values)
+    def drafter(self) -> Drafter | None:
+        """Returns the drafter; None for a method that runs a model."""
+        make = METHODS[self.method].make
+        return None if make is None else make(self.values)
 
 
 COMMON = {
@@ -69,6 +74,7 @@ SUFFIX = {
     "factor": DraftOption(2.0, 0.1, 16.0, "number of drafts for each token of a match"),
     "least": DraftOption(0.3, 0.0, 1.0, "minimum probability of a draft, by the counts of the tree"),
 }
+MODEL = COMMON | {"k": DraftOption(5, 1, MAX_DRAFTS, "maximum number of drafts of a sequence in a step")}
 
 
 def _ngram(values: Mapping[str, float]) -> NgramDrafter:
@@ -92,6 +98,8 @@ METHODS = {
     "ngram": DraftMethod("what followed the last tokens earlier in the request", COMMON | NGRAM, _ngram),
     "suffix": DraftMethod("what most often followed the last tokens, in the request and in past outputs",
                           COMMON | SUFFIX, _suffix),
+    "draft": DraftMethod("a small model with the same token ids", MODEL, None,
+                         {"model": "the draft model: a known name, a file or a directory"}),
 }
 
 
@@ -106,14 +114,21 @@ def chosen_method(text: str) -> Speculate | None:
     if name not in METHODS:
         names = (NONE, *METHODS)
         raise RequestError(f"speculate: unknown method {name!r}; methods are {', '.join(names)}")
-    options = METHODS[name].options
+    options, files = METHODS[name].options, dict[str, str]()
     values = {key: option.default for key, option in options.items()}
     for pair in rest.split(",") if rest else ():
-        key, _, number = pair.partition("=")
-        if key not in options:
-            raise RequestError(f"speculate: {name} has no option {key!r}; options are {', '.join(options)}")
-        values[key] = _number(f"speculate: {name}:{key}", number, options[key])
-    chosen = Speculate(name, values)
+        key, _, given = pair.partition("=")
+        if key in METHODS[name].files:
+            files[key] = given
+        elif key in options:
+            values[key] = _number(f"speculate: {name}:{key}", given, options[key])
+        else:
+            known = ", ".join((*METHODS[name].files, *options))
+            raise RequestError(f"speculate: {name} has no option {key!r}; options are {known}")
+    for key, about in METHODS[name].files.items():
+        if not files.get(key):
+            raise RequestError(f"speculate: {name} needs {key}=, {about}")
+    chosen = Speculate(name, values, files)
     chosen.drafter()  # an error of two values together, before weights are read
     return chosen
 

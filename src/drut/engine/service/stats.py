@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+from drut.cache.kinds import FullGroup
 from drut.engine.engine import Engine
 from drut.engine.service.messages import DraftStats, PageStats, Stats
 
@@ -23,7 +24,7 @@ def stats(engine: Engine) -> Stats:
         idle_s=time.monotonic() - meter.last_at, step_bounds=meter.seconds.bounds,
         step_counts=list(meter.seconds.counts), step_seconds=meter.seconds.total, floor_seconds=meter.floor_seconds,
         window_pages=[PageStats(pool.total, pool.free, pool.cached, cache.evictable(i))
-                      for i, pool in enumerate(cache.pools) if i],
+                      for i, pool in enumerate(cache.pools) if i and not isinstance(cache.groups[i], FullGroup)],
         expert_tokens={layer: (int(loads.sum()), int(loads.max()))
                        for layer, loads in engine.runner.executable.expert_loads().items()},
         row_bounds=meter.rows_of_steps.bounds, row_counts=list(meter.rows_of_steps.counts),

@@ -44,7 +44,7 @@ class Runner:
         none;
         `slot_groups`: number of pools, the last ones, that have one slot per sequence; the others have pages."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
-        self._paged, self._slot_groups = len(pools) - slot_groups, slot_groups
+        self._groups, self._paged, self._slot_groups = len(pools), len(pools) - slot_groups, slot_groups
         self.executable = backend.load(plan, pools, kernels.BackendLimits(limits.tokens, limits.samples, limits.seqs))
         # Capacities of descriptors, which grow: sequences that share pages list each of them; most steps have no masks.
         self._blocks, self._edits, self._masks = self._paged * pages_for(context), 1024, 0
@@ -122,7 +122,7 @@ class Runner:
         for w, each in zip(work, edits, strict=True):
             request = w.request
             tokens = [*request.next_tokens(w.start, w.rows - len(w.drafts)), *w.drafts]
-            pages, *others = request.table.maps
+            pages, *others = request.table.maps[: self._groups]  # behind them are the groups of a drafter
             row = step.add_sequence(tokens, w.start, pages, request.slot, w.ahead, others)
             if w.scores:
                 self._score_prompt(step, w, row)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 
 from drut.engine.request.request import Request
 from drut.errors import UnsupportedError
+from drut.kernels.descriptor import Edits
 from drut.speculate import Drafter, DraftInput, VerifiedDrafts
 from drut.speculate.acceptance import DraftLog
 from drut.speculate.controller import Proposal, SpeculationController
+from drut.speculate.drafter import DraftSampling, ModelDrafter
 
 logger = logging.getLogger(__name__)
 MAX_GAP = 16  # maximum tokens between two looks for drafts of a request that had none
+PROBED = 2  # drafts of a model in a probe
+FIRST_PROBE, LAST_PROBE = 16, 256  # tokens from one probe to the next
 
 
 @dataclass
@@ -40,6 +44,7 @@ class NextLook:
 
     at: int = 0
     gap: int = 1  # tokens between the last two looks
+    probes: bool = False  # drafts of a model are made then, though they are not expected to pay
 
 
 class Speculation:
@@ -62,6 +67,11 @@ class Speculation:
     def drafter(self) -> Drafter | None:
         return self._drafter
 
+    @property
+    def runs_steps(self) -> bool:
+        """True if the drafter runs steps of a model, which it cannot while a step is in flight."""
+        return isinstance(self._drafter, ModelDrafter)
+
     def check(self, rewinds: bool) -> None:
         """Raises UnsupportedError if there is a drafter and the model's state cannot be rewound behind a draft that was
         not accepted."""
@@ -79,17 +89,18 @@ class Speculation:
         """Takes new requests."""
         for request in requests:
             request.speculates = self._drafter is not None and request.params.speculation
-            request.drafting = request.speculates and self._controller is None
+            request.drafting = request.speculates and (self._controller is None or self.runs_steps)
 
     def drafts(self, running: Sequence[Request]) -> Mapping[Request, Sequence[int]]:
         """Returns the drafts that the next step should verify."""
         ready = [r for r in running if r.may_draft]
         if not ready:
             return {}
+        if isinstance(self._drafter, ModelDrafter):
+            return self._model_drafts(self._drafter, ready, running)
         found = self._propose(ready)
-        if self._drafter is None:  # it has failed
-            for request in running:
-                request.drafting = False
+        if self._drafter is None:
+            self._failed(running)
         if self._controller is None:
             return found
         lengths = self._lengths(found, running)
@@ -98,6 +109,44 @@ class Speculation:
             if not lengths[request]:
                 self._rest(request)
         return {r: drafts[: lengths[r]] for r, drafts in found.items() if lengths[r]}
+
+    def _model_drafts(self, drafter: ModelDrafter, ready: Sequence[Request],
+                      running: Sequence[Request]) -> Mapping[Request, Sequence[int]]:
+        """Returns drafts that cost the time of a model: so their number is chosen before they are made."""
+        streams = sum(r.decoding for r in running)
+        count = self._max_drafts
+        if self._controller is not None:
+            context = sum(len(r.tokens) for r in ready) // len(ready)
+            count = self._controller.drafts_worth(
+                [r.order for r in ready], streams, context, lambda k: drafter.seconds(k, len(ready), context))
+        due = [r for r in ready if count or self._look(r).probes]
+        for request in ready:
+            if count:
+                self._looks[request.order] = NextLook()
+            else:
+                self._wait_for_probe(request)
+        if not due:
+            return {}
+        drafter.pace(streams)
+        found = self._propose(due, count or PROBED)
+        if self._drafter is None:
+            self._failed(running)
+        for request, drafts in found.items():
+            self._log.add(request.order, len(request.tokens), drafts)
+        return found
+
+    @staticmethod
+    def _failed(running: Sequence[Request]) -> None:
+        """Has all requests decode without drafts after the drafter has failed."""
+        for request in running:
+            request.drafting = False
+
+    def _wait_for_probe(self, request: Request) -> None:
+        """Has a request decode without drafts of a model, and then probe whether they pay by now."""
+        look = self._look(request)
+        request.drafting, look.probes = False, True
+        look.gap = min(max(2 * look.gap, FIRST_PROBE), LAST_PROBE)
+        look.at = len(request.tokens) + look.gap
 
     def look(self, requests: Sequence[Request], running: Sequence[Request]) -> bool:
         """Looks for drafts of `requests` that got tokens and do not draft. Returns True if one begins to draft: a burst
@@ -111,6 +160,10 @@ class Speculation:
                     self._controller.observe(request.order, *outcome)
                 if not request.drafting and request.decoding and self._look(request).at <= len(request.tokens):
                     due.append(request)
+        if self.runs_steps:
+            for request in due:
+                request.drafting = True
+            return bool(due)
         found = self._propose(due) if due else {}
         lengths = self._lengths(found, running) if any(found.values()) else {}
         for request, drafts in found.items():
@@ -172,11 +225,13 @@ class Speculation:
                                            max(len(streams), 1), context)
         return dict(zip(found, lengths, strict=True))
 
-    def _propose(self, requests: Sequence[Request]) -> dict[Request, Sequence[int]]:
-        """Returns drafts that can be verified. A drafter that raises, or whose answer is malformed, is not asked
-        again: its requests decode without drafts."""
-        inputs = [DraftInput(r.order, r.tokens, max(0, min(self._max_drafts, r.limit - r.known - 1)), r.prompt_tokens,
-                             r.table.salt) for r in requests]
+    def _propose(self, requests: Sequence[Request], most: int | None = None) -> dict[Request, Sequence[int]]:
+        """Returns drafts that can be verified, at most `most` of each request. A drafter that raises, or whose answer
+        is malformed, is not asked again: its requests decode without drafts."""
+        most = self._max_drafts if most is None else min(most, self._max_drafts)
+        inputs = [DraftInput(r.order, r.tokens, max(0, min(most, r.limit - r.known - 1)), r.prompt_tokens,
+                             r.table.salt, r.table, r.progress.epoch, _sampling(r) if self.runs_steps else None)
+                  for r in requests]
         try:
             made = self._drafter.propose(inputs) if self._drafter is not None else [()] * len(inputs)
             return {r: self._checked(r, drafts[: given.max_drafts])
@@ -198,3 +253,12 @@ class Speculation:
         if guide is not None and not request.progress.inflight and guide.taken == request.num_output_tokens:
             kept = kept[: guide.may_accept(kept)]
         return kept
+
+
+def _sampling(request: Request) -> DraftSampling:
+    """Returns how the next tokens of a request are sampled."""
+    def edits(drafts: Sequence[int]) -> Edits | None:
+        return request.edits.along(request.num_output_tokens, drafts)[-1]
+
+    params = request.params if request.params.logprobs is None else replace(request.params, logprobs=None)
+    return DraftSampling(params, request.seed, request.choice, edits)

@@ -172,7 +172,7 @@ class Tokenizer:
         """Returns the bytes that a token adds to the text; none for an id outside the vocabulary."""
         found = self._bytes.get(token_id)
         if found is None:
-            piece = self._piece(token_id)
+            piece = self.piece(token_id)
             if piece is None:
                 return b""
             found = self._bytes[token_id] = self._pieces.to_bytes(piece)
@@ -180,12 +180,13 @@ class Tokenizer:
 
     def first_bytes(self, token_id: int) -> bytes | None:
         """Returns the bytes of the first token of a text; None for an id outside the vocabulary."""
-        piece = self._piece(token_id)
+        piece = self.piece(token_id)
         if piece is None or isinstance(self._pieces, ByteLevelPieces):
             return None if piece is None else self.token_bytes(token_id)
         return self._pieces.to_bytes(piece, first=True)
 
-    def _piece(self, token_id: int) -> str | None:
+    def piece(self, token_id: int) -> str | None:
+        """Returns a vocabulary entry in the file's spelling; None for an id outside the vocabulary."""
         piece: str | None = self._backend.id_to_token(token_id) if 0 <= token_id < 1 << 32 else None
         return piece
 
