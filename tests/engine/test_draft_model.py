@@ -14,7 +14,7 @@ from drut import LLM, SamplingParams
 from drut.errors import RequestError
 from tests.cli import tiny
 from tests.engine.chance import make_llm
-from tests.engine.models import said, write_bytes_model
+from tests.engine.models import said
 from tests.engine.test_speculation import alone, asks, check, path  # noqa: F401 - fixtures
 from tests.model.gguf_writer import gguf
 
@@ -79,7 +79,7 @@ def test_a_drafter_that_is_the_target_has_every_draft_accepted(path: Path, more:
                                                                overlap: bool) -> None:
     prompts, params = unconstrained()
     with make_llm(path, **settings(path, overlap=overlap, **more)) as llm:
-        answers = [said(a) for _ in range(2) for a in llm.generate(prompts, params)]  # prefixes are cached the second time
+        answers = [said(a) for _ in range(2) for a in llm.generate(prompts, params)]  # with cached prefixes
         counts = llm.engine.speculation.counts["draft"]
         assert sum(counts.accepted) == counts.drafted > 200
         llm.engine.check_idle()
@@ -202,3 +202,24 @@ def test_rows_of_rejected_drafts_are_replaced(path: Path) -> None:  # noqa: F811
         drafter._run, drafter.propose = misreading, checked
         assert llm.generate([PROMPT], params)[0].token_ids == truth
         assert 0 < sum(right) < 4 * len(right)
+
+
+def test_drafts_that_do_not_pay_are_probed_only(path: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A drafter that is always wrong drafts now and then; the answers are the same."""
+    wrong = write_near_model(tmp_path, 9.0)
+    params = [replace(GREEDY, max_tokens=100, seed=i, temperature=i % 2) for i in range(4)]
+    with LLM(path, **settings(wrong, speculate=f"draft:model={wrong},k=4")) as llm:
+        for _ in range(2):
+            answers = [said(a) for a in llm.generate(["abc"] * 4, params)]
+        counts = llm.engine.speculation.counts["draft"]
+        assert sum(counts.accepted) < 0.2 * counts.drafted
+        assert counts.verifications < 0.3 * 8 * 100
+        assert not any(r.drafting for r in llm.engine.scheduler.running)
+    with LLM(path, threads=1) as llm:
+        assert [said(a) for a in llm.generate(["abc"] * 4, params)] == answers
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_an_adaptive_draft_model_changes_no_bit(path: Path, near: Path, alone: Any, overlap: bool) -> None:  # noqa: F811
+    with make_llm(path, **settings(near, overlap=overlap, speculate=f"draft:model={near}", preempt=0.05)) as llm:
+        check(llm, alone)

@@ -40,6 +40,16 @@ def test_as_many_drafts_as_pay(times: str, accepted: int, length: int) -> None:
     assert controller.lengths([Proposal(1, 8)], 1, 100) == [length]
 
 
+@pytest.mark.parametrize(("times", "accepted", "drafting_s", "length"), [
+    ("cheap", 8, 0.0, 8), ("cheap", 8, 1e-2, 0), ("cheap", 8, 5e-4, 8), ("cheap", 2, 5e-4, 2), ("cheap", 0, 0.0, 0),
+    ("dear", 8, 0.0, 0)])
+def test_drafts_that_cost_time_must_pay_for_it(times: str, accepted: int, drafting_s: float, length: int) -> None:
+    controller = controller_of(times)
+    observed(controller, 1, 8, accepted)
+    assert controller.drafts_worth([1], 1, 100, lambda drafts: drafting_s * drafts) == length
+    assert controller.drafts_worth([1, 1, 1], 3, 100, lambda drafts: drafting_s * drafts) == length
+
+
 def test_the_better_sequence_has_the_more_drafts() -> None:
     controller = controller_of("even")
     observed(controller, 1, 8, 7)
