@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drut.cache.check import check_cache
@@ -162,7 +162,7 @@ class Engine:
             journal.updates.append(Update(request, None))
         if self.forced_tokens:
             self._acceptor.force(list(self.scheduler.running), journal.updates)
-        journal.work = work = self.scheduler.schedule(self._drafts())
+        journal.work = work = self.scheduler.schedule(self.speculation.drafts(self.scheduler.running, self._inflight))
         launched = self.runner.launch(work) if work else None
         self.speculation.host_ends()
         if launched is None and self._inflight is None:
@@ -203,12 +203,6 @@ class Engine:
             roll_back(self.scheduler, work)
         self.check_idle()
         return journal.updates, lost
-
-    def _drafts(self) -> Mapping[Request, Sequence[int]]:
-        """Returns the drafts to verify. None while a step is in flight if the drafter needs the backend itself."""
-        if self._inflight is not None and self.speculation.runs_steps:
-            return {}
-        return self.speculation.drafts(self.scheduler.running)
 
     def _process(self, flight: InflightStep) -> None:
         """Processes the outputs of an in-flight step that are new. After its last output, measures and releases it."""

@@ -91,13 +91,13 @@ class Speculation:
             request.speculates = self._drafter is not None and request.params.speculation
             request.drafting = request.speculates and (self._controller is None or self.runs_steps)
 
-    def drafts(self, running: Sequence[Request]) -> Mapping[Request, Sequence[int]]:
-        """Returns the drafts that the next step should verify."""
+    def drafts(self, running: Sequence[Request], inflight: object = None) -> Mapping[Request, Sequence[int]]:
+        """Returns the drafts that the next step should verify. `inflight`: the step in flight, if there is one."""
         ready = [r for r in running if r.may_draft]
         if not ready:
             return {}
         if isinstance(self._drafter, ModelDrafter):
-            return self._model_drafts(self._drafter, ready, running)
+            return self._model_drafts(self._drafter, ready, running) if inflight is None else {}
         found = self._propose(ready)
         if self._drafter is None:
             self._failed(running)
@@ -230,8 +230,8 @@ class Speculation:
         is malformed, is not asked again: its requests decode without drafts."""
         most = self._max_drafts if most is None else min(most, self._max_drafts)
         inputs = [DraftInput(r.order, r.tokens, max(0, min(most, r.limit - r.known - 1)), r.prompt_tokens,
-                             r.table.salt, r.table, r.progress.epoch, _sampling(r) if self.runs_steps else None)
-                  for r in requests]
+                             salt=r.table.salt, table=r.table, epoch=r.progress.epoch,
+                             sampling=_sampling(r) if self.runs_steps else None) for r in requests]
         try:
             made = self._drafter.propose(inputs) if self._drafter is not None else [()] * len(inputs)
             return {r: self._checked(r, drafts[: given.max_drafts])
