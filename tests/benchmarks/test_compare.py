@@ -113,14 +113,6 @@ def test_the_page_has_speeds_ratios_shares_and_who_is_missing() -> None:
     assert all(line.endswith("|") for line in rows)
 
 
-def test_a_page_of_tables_that_name_no_roof() -> None:
-    result = fake_result()
-    del result["bound_by"], result["roof"]["int4_gmac_per_s"]
-    page = document.document(tables(result))
-    assert "| Drut, % of the roof |  | 60 |" in page
-    assert "roof 30.0 GB/s, 400 GMAC/s;" in page
-
-
 def test_a_busy_machine_and_an_idle_engine_are_reported() -> None:
     result = fake_result()
     for record in result["rounds"]:

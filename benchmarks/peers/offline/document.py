@@ -115,17 +115,14 @@ def _cell(figure: Sequence[float] | None, digits: int) -> str:
 
 
 def _share(column: dict) -> str:
-    """Returns the share of the roof and which roof it is: older tables do not name it."""
-    figure, name = column["share"].get("drut"), column.get("bound_by")
-    return "" if figure is None else f"{figure[0]:.0f}" + (f" ({name})" if name else "")
+    """Returns the share of the roof and which roof it is."""
+    figure = column["share"].get("drut")
+    return "" if figure is None else f"{figure[0]:.0f} ({column['bound_by']})"
 
 
 def _multiply(roof: dict) -> str:
-    """Returns the multiply peaks by operands; older tables have that of int8 alone."""
-    found = {name: roof.get(f"{name}_gmac_per_s") for name in OPERANDS}
-    if None in found.values():
-        return f"{found['int8']:.0f} GMAC/s"
-    return ", ".join(f"{name} {gmac:.0f}" for name, gmac in found.items()) + " GMAC/s"
+    """Returns the multiply peaks by operands."""
+    return ", ".join(f"{name} {roof[f'{name}_gmac_per_s']:.0f}" for name in OPERANDS) + " GMAC/s"
 
 
 def _bold(figure: Sequence[float] | None) -> str:
