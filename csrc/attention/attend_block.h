@@ -196,12 +196,13 @@ template <class Score> V block_row_scores(float* s, int begin, int end, Score sc
 
 // Turns products into weights, in two passes, because the maximum of a row has a long latency: the passes of several rows
 // overlap.
-template <class Kv> void block_softmax(const BlockRows& rows, Scoring o, int from, int to, AttentionBlock& m, float* partials, int stride) {
+template <class Softmax>
+void block_softmax(const BlockRows& rows, Scoring o, int from, int to, AttentionBlock& m, float* partials, int stride, Softmax softmax) {
   for (int i = from; i < to; ++i)
     partials[int64_t(i) * stride] = vmaximum(block_row_scores(m.s[i], rows.begin[i], rows.end[i], [&](const float* products, int) { return o.score(vload(products)); }));
   for (int i = from; i < to; ++i) {
     float* p = partials + int64_t(i) * stride;
-    p[1] = chunk_softmax<Kv>(m.s[i], rows.begin[i] / kPage, (rows.end[i] + kPage - 1) / kPage, p[0]);
+    p[1] = softmax(m.s[i], rows.begin[i] / kPage, (rows.end[i] + kPage - 1) / kPage, p[0]);
   }
 }
 
@@ -220,7 +221,7 @@ void attend_block(const KvHead<Kv>& h, int chunk, Scoring o, const QueryHead* c,
                   [&](const BlockTile& t, int page, auto r, auto n) {
                     add_products<r.value, n.value, true>(m.q[t.row], m.unpacked, h.head_dim / 2, m.s[t.row] + page * kPage, kBlockStride);
                   });
-  block_softmax<Kv>(rows, o, from, to, m, partials, stride);
+  block_softmax(rows, o, from, to, m, partials, stride, chunk_softmax<Kv>);
   for_value_tiles(rows, h.head_dim, [&](int d, int vectors) { unpack_values(h, rows, d, vectors, m.unpacked); },
                   [&](const BlockTile& t, int d, auto r, auto n) { value_tile<r.value, n.value>(m, rows, t, d, partials, stride); });
 }

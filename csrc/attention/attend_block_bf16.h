@@ -44,16 +44,34 @@ template <int R, int N>
 void paged_value_tile(const KvHead<KvBf16>& h, const AttentionBlock& m, const BlockRows& rows, const BlockTile& t, int d, float* partials, int stride) {
   const int first = (t.latest + 1) / 2, end = t.shortest / 2 > first ? t.shortest / 2 : first;
   float* to = partials + int64_t(t.row) * stride + kPartialHead + d;
+  const auto value = [&](int pair, int n) {
+    return h.values(rows.first_page + pair / (kPage / 2)) + (pair % (kPage / 2) * h.head_dim + d + 16 * n) * 2;
+  };
+  if (t.latest == 0 && t.shortest == kChunk) return add_pair_products<R, N, true>(m.s[t.row], value, 0, kChunk / 2, to, stride);
   for (int r = 0; r < R; ++r) {
     for (int n = 0; n < N; ++n) vstore(to + r * stride + 16 * n, vset(0.0f));
     const int stop = rows.end[t.row + r] < 2 * first ? rows.end[t.row + r] : 2 * first;
     row_values<KvBf16, N>(h, rows.first_page, rows.begin[t.row + r], stop, m.s[t.row + r], d, to + r * stride);
   }
-  const auto value = [&](int pair, int n) {
-    return h.values(rows.first_page + pair / (kPage / 2)) + (pair % (kPage / 2) * h.head_dim + d + 16 * n) * 2;
-  };
   add_pair_products<R, N, false>(m.s[t.row], value, first, end, to, stride);
   for (int r = 0; r < R; ++r) row_values<KvBf16, N>(h, rows.first_page, 2 * end, rows.end[t.row + r], m.s[t.row + r], d, to + r * stride);
+}
+
+// The same as chunk_softmax, two pages at a time.
+inline float two_page_softmax(float* s, int first, int end, float maximum) {
+  const V shift = vset(maximum);
+  V total = vset(0.0f);
+  const auto weights = [&](int page) { return vexp_of_negative(vsub(vload(s + page * kPage), shift)); };
+  uint16_t* to = reinterpret_cast<uint16_t*>(s);  // weights replace scores: those of a page lie before the next page's scores
+  int p = first;
+  for (; p + 2 <= end; p += 2) {
+    const V even = weights(p), odd = weights(p + 1);
+    total = vround_two_bf16(to + p * kPage, even, odd, total);
+  }
+  if (p < end) total = vadd(total, vround_and_store_bf16(to + p * kPage, weights(p)));
+  const float sum = vsum(total);
+  for (int i = first * kPage; sum != sum && i < end * kPage; ++i) to[i] = (to[i] & 0x7fff) > 0x7f80 ? 0x7fc0 : to[i];
+  return sum;
 }
 
 // Scores of one tile.
@@ -79,7 +97,7 @@ inline void attend_block<KvBf16>(const KvHead<KvBf16>& h, int chunk, Scoring o, 
     prefetch_next_chunk(h, rows.first_page, i, rows.tiles, int(KvBf16::head_bytes(h.head_dim)));
     with_count<kBlockRows>(t.rows, [&](auto r) {
       paged_scores<r.value>(h, rows, t, m);
-      block_softmax<KvBf16>(rows, o, t.row, t.row + t.rows, m, partials, stride);
+      block_softmax(rows, o, t.row, t.row + t.rows, m, partials, stride, two_page_softmax);
       int d = 0;
       for (; d + 16 * kBlockVectors <= h.head_dim; d += 16 * kBlockVectors) paged_value_tile<r.value, kBlockVectors>(h, m, rows, t, d, partials, stride);
       for (; d < h.head_dim; d += 16) paged_value_tile<r.value, 1>(h, m, rows, t, d, partials, stride);

@@ -4,29 +4,33 @@
 
 namespace {
 
-// exp of x without clamps: right for -87 <= x <= 88 and for NaN, any value for other x.
-inline V vexp_in_range(V x) {
+// exp(x) = y * 2^n for -87 <= x <= 88; a NaN makes y one. t: n as an integer in its low bits.
+struct ExpParts { V y, n, t; };
+inline ExpParts exp_parts(V x) {
   V t = vfma(x, vset(num::kLog2e), vset(num::kRound)), n = vsub(t, vset(num::kRound));
   V r = vfma(n, vset(-num::kLn2Hi), x);
   r = vfma(n, vset(-num::kLn2Lo), r);
   V y = vset(num::kExp[0]);
   for (int i = 1; i < 6; ++i) y = vfma(y, r, vset(num::kExp[i]));
-  y = vadd(vfma(y, vmul(r, r), r), vset(1.0f));
+  return {vadd(vfma(y, vmul(r, r), r), vset(1.0f)), n, t};
+}
+
+// exp(x) from the parts of x or of its nearest value in range: 0 below -87.
+inline V exp_of_parts(ExpParts e, V x) {
+  const V low = vset(num::kExpMin);
 #if defined(DRUT_SCALE_BY_POWER)
-  return vscale_by_power(y, n);
+  return vscale_unless_less(x, low, e.y, e.n);
 #else
-  return vselect_nan(x, x, as_float(iadd(as_int(y), ishl(as_int(t), 23))));
+  const V y = as_float(iadd(as_int(e.y), ishl(as_int(e.t), 23)));
+  return vselect_nan(x, x, vselect_lt(x, low, vset(0.0f), y));
 #endif
 }
 
 // exp: 0 below -87, saturates above 88; NaN stays NaN.
-inline V vexp(V x) {
-  const V low = vset(num::kExpMin);
-  return vselect_lt(x, low, vset(0.0f), vexp_in_range(vmin(vset(num::kExpMax), vmax(low, x))));
-}
+inline V vexp(V x) { return exp_of_parts(exp_parts(vmin(vset(num::kExpMax), vmax(vset(num::kExpMin), x))), x); }
 
 // The same for x <= 0 or NaN.
-inline V vexp_of_negative(V x) { return vselect_lt(x, vset(num::kExpMin), vset(0.0f), vexp_in_range(x)); }
+inline V vexp_of_negative(V x) { return exp_of_parts(exp_parts(x), x); }
 
 inline float sexp(float x) {
   float f[16];

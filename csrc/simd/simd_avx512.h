@@ -35,9 +35,11 @@ inline V vselect_first(int count, V yes, V no) {
   __mmask16 m = count >= 16 ? __mmask16(0xffff) : count <= 0 ? __mmask16(0) : __mmask16((1u << count) - 1);
   return {_mm512_mask_blend_ps(m, no.v, yes.v)};
 }
-// y times 2^n; a NaN if y is one.
+// y times 2^n, or 0 if x < low.
 #define DRUT_SCALE_BY_POWER
-inline V vscale_by_power(V y, V n) { return {_mm512_scalef_ps(y.v, n.v)}; }
+inline V vscale_unless_less(V x, V low, V y, V n) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, low.v, _CMP_NLT_UQ), y.v, n.v)};
+}
 inline V vload_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 inline V vload_bf16(const uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
@@ -133,14 +135,24 @@ inline I idot7(I acc, I u8, int32_t four) { return idot8(acc, u8, four); }
 inline void vstore_bf16(uint16_t* p, V rounded) {
   _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(rounded.v), 16)));
 }
-// Multiplies the bf16 pair at `two` with every lane of b.
 inline V vround_and_store_bf16(uint16_t* p, V x) {
   const __mmask16 nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
   const __m256i b = _mm256_mask_set1_epi16((__m256i)_mm512_cvtneps_pbh(x.v), nan, 0x7fc0);
   _mm256_storeu_si256((__m256i*)p, b);
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16))};
 }
+// Rounds a and then b to bf16 and stores them; their lanes are no subnormal numbers. Returns (sum + a) + b of the rounded
+// values. NaNs are stored with their payload.
+inline V vround_two_bf16(uint16_t* p, V a, V b, V sum) {
+  alignas(64) static constexpr uint16_t kPairs[32] = {16, 0, 17, 1, 18, 2,  19, 3,  20, 4,  21, 5,  22, 6,  23, 7,
+                                                      24, 8, 25, 9, 26, 10, 27, 11, 28, 12, 29, 13, 30, 14, 31, 15};
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b.v, a.v);
+  _mm512_storeu_si512(p, both);
+  const __m512i pairs = _mm512_permutexvar_epi16(_mm512_load_si512(kPairs), both);  // the odd element of a pair is added first
+  return {_mm512_dpbf16_ps(sum.v, (__m512bh)pairs, (__m512bh)_mm512_set1_epi16(0x3f80))};
+}
 inline V vdot_bf16(V acc, I b, I pairs) { return {_mm512_dpbf16_ps(acc.v, (__m512bh)pairs.v, (__m512bh)b.v)}; }
+// Multiplies the bf16 pair at `two` with every lane of b.
 inline V vdot_bf16(V acc, I b, const float* two) { return vdot_bf16(acc, b, ibroadcast(two)); }
 #endif
 
