@@ -223,3 +223,19 @@ def test_drafts_that_do_not_pay_are_probed_only(path: Path, tmp_path: Path) -> N
 def test_an_adaptive_draft_model_changes_no_bit(path: Path, near: Path, alone: Any, overlap: bool) -> None:  # noqa: F811
     with make_llm(path, **settings(near, overlap=overlap, speculate=f"draft:model={near}", preempt=0.05)) as llm:
         check(llm, alone)
+
+
+def test_the_noise_of_the_target_has_more_drafts_accepted(path: Path, near: Path) -> None:  # noqa: F811
+    """At temperature 1, of the first draft of each verification, against a drafter with noise of its own."""
+    params = [SamplingParams(max_tokens=60, temperature=1.0, seed=i, ignore_eos=True) for i in range(12)]
+    accepted = []
+    for shift in (0, 1 << 40):
+        with LLM(path, **settings(near)) as llm:
+            drafter: Any = llm.engine.speculation.drafter
+            drafter.propose = lambda inputs, propose=drafter.propose, shift=shift: propose(
+                [given._replace(sampling=given.sampling._replace(seed=given.sampling.seed + shift)) for given in inputs])
+            llm.generate(["abc"] * 12, params)
+            counts = llm.engine.speculation.counts["draft"]
+            accepted.append(counts.accepted[0] / counts.verifications)
+    coupled, independent = accepted
+    assert coupled > 1.5 * independent, accepted

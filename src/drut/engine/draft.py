@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from drut.cache.cache import KvCache
 from drut.config import EngineConfig
 from drut.engine.memory_plan import MemoryPlan
@@ -18,13 +21,15 @@ from drut.speculate.methods import chosen_method
 from drut.speculate.vocabulary import check_same_ids
 
 
-def open_draft_model(config: EngineConfig, tokenizer: Tokenizer | None) -> ModelFiles | None:
-    """Opens the draft model of the settings; None if they name none. Raises RequestError if its token ids are not those
-    of `tokenizer`, the target's."""
+def open_draft_model(config: EngineConfig, tokenizer: Tokenizer | None, *,
+                     locate: Callable[[str], Path | None] = resolve) -> ModelFiles | None:
+    """Opens the draft model of the settings; None if they name none, or if `locate` does not find it. Raises
+    RequestError if its token ids are not those of `tokenizer`, the target's."""
     chosen = chosen_method(config.speculate)
-    if chosen is None or "model" not in chosen.files:
+    path = locate(chosen.files["model"]) if chosen is not None and "model" in chosen.files else None
+    if path is None:
         return None
-    files = open_model(resolve(chosen.files["model"]))
+    files = open_model(path)
     try:
         files.check()
         check_same_ids(tokenizer, files.tokenizer(), files.path.name)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from drut.config import EngineConfig
 from drut.engine.build import choose_backend
+from drut.engine.draft import open_draft_model
 from drut.engine.memory_plan import MemoryPlan
 from drut.kernels.kv import PAGE_TOKENS
 from drut.model.model import open_model
@@ -49,8 +50,13 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
     try:
         files.check()
         yield f"model       {path}, weights complete"
-        needs = MemoryPlan.of(files.spec, engine)
-        texts = PromptProcessor(files.tokenizer(), files.spec.vocab, needs.room, config.max_text_chars,
+        tokenizer = files.tokenizer()
+        drafting = open_draft_model(engine, tokenizer, locate=find)
+        needs = MemoryPlan.of(files.spec, engine, draft=drafting.spec if drafting is not None else None)
+        if drafting is not None:
+            yield f"draft model {drafting.path}, weights complete"
+            drafting.close()
+        texts = PromptProcessor(tokenizer, files.spec.vocab, needs.room, config.max_text_chars,
                                 tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                                 special_tokens=config.special_tokens_in_messages,
                                 tool_bounds=Bounds(config.tool_string_chars, config.tool_array_items))
