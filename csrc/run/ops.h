@@ -9,6 +9,7 @@
 #include "matmul/matrix_ops.h"
 #include "attention/qkv.h"
 #include "moe/routing.h"
+#include "run/tap.h"
 #include "sample/sample_op.h"
 
 namespace {
@@ -39,6 +40,7 @@ constexpr OpRow kOps[] = {
     row<DrutNormalize, normalize_rows>("normalize"),
     row<DrutActivate, activate_rows>("activate"),
     row<DrutAdd, add>("add"),
+    row<DrutNormalize, tap>("tap"),
     row<DrutGateUp, gate_up>("gate_up", prefetch_as<DrutGateUp, prefetch_of_gate_up>),
     row<DrutRoute, route>("route", prefetch_as<DrutRoute, prefetch_of_matrix>),
     row<DrutExpertsGateUp, experts_gate_up>("experts_gate_up", prefetch_as<DrutExpertsGateUp, prefetch_of_experts>),

@@ -233,7 +233,7 @@ def test_the_noise_of_the_target_has_more_drafts_accepted(path: Path, near: Path
         with LLM(path, **settings(near)) as llm:
             drafter: Any = llm.engine.speculation.drafter
             drafter.propose = lambda inputs, propose=drafter.propose, shift=shift: propose(
-                [given._replace(sampling=given.sampling._replace(seed=given.sampling.seed + shift)) for given in inputs])
+                [each._replace(sampling=each.sampling._replace(seed=each.sampling.seed + shift)) for each in inputs])
             llm.generate(["abc"] * 12, params)
             counts = llm.engine.speculation.counts["draft"]
             accepted.append(counts.accepted[0] / counts.verifications)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from drut.cache.cache import KvCache
@@ -11,7 +12,7 @@ from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.grammar_compiler import GrammarCompiler
-from drut.engine.draft import make_draft_model, open_draft_model
+from drut.engine.draft import Place, Target, open_drafter
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
 from drut.engine.request.defaults import model_defaults
@@ -71,29 +72,29 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     """Loads the weights, makes the page pools and records the plan. `laps` measures each; `kinds`: the cache kinds that
     the model's mixers may name."""
     laps = Laps() if laps is None else laps
-    drafting = open_draft_model(config, tokenizer)
+    drafting = open_drafter(config, files.spec, tokenizer)
     weights = files.load(backend, packs=pack_cache(config))
-    draft_weights = None
     if drafting is not None:
-        draft_weights = drafting.load(backend, packs=pack_cache(config))
-        drafting.close()
+        drafting.load(backend, Target(files.spec, weights), pack_cache(config))
     laps.lap("weights")
-    needs = MemoryPlan.of(files.spec, config, kinds, drafting.spec if drafting is not None else None)
+    needs = MemoryPlan.of(files.spec, config, kinds, drafting.plan if drafting is not None else None)
     spec, context, limits, layouts = needs.spec, needs.context, needs.limits, needs.layouts
     memory = [backend.pool(kv, pages) for kv, pages in zip(needs.all_layouts, needs.all_pages, strict=True)]
     canaries = [Canary(m, kv.window) for m, kv in zip(memory, layouts, strict=False)] if config.debug_kv else []
     laps.lap("kv pages")
     pools = [PagePool(m, canary) for m, canary in zip_longest(memory, canaries)]
     cache = KvCache(*pools, prefix_cache=config.prefix_cache, groups=needs.all_groups)
-    plan = record_plan(needs, weights, backend, config)
+    taps = drafting.taps if drafting is not None else ()
+    plan = record_plan(needs, weights, backend, config, taps)
     runner = Runner(backend, plan, memory[: len(layouts)], limits, context=context, vocab=spec.vocab,
-                    overlap=config.overlap, canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts))
+                    overlap=config.overlap, canaries=canaries, slot_groups=sum(kv.by_sequence for kv in layouts),
+                    taps=decoder.tapped(spec, taps) if taps else None)
     pacer = PrefillPacer(Predictor(plan))
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
-    drafter = (make_draft_model(needs, draft_weights, backend, config, cache, pacer.predictor)
-               if draft_weights is not None else None)
+    place = Place(needs, backend, config, cache, pacer.predictor)
+    drafter = drafting.make(place) if drafting is not None else None
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()
     grammars = None
@@ -118,9 +119,10 @@ def make_speculation(config: EngineConfig, vocab: int, predictor: Predictor,
                        controller=controller if chosen.adaptive else None)
 
 
-def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig) -> Plan:
+def record_plan(needs: MemoryPlan, weights: Weights, backend: Backend, config: EngineConfig,
+                taps: Sequence[int] = ()) -> Plan:
     """Returns the plan that `backend` runs, over loaded weights or over their outline."""
-    return fused(decoder.record(needs.spec, weights, needs.layouts), backend.fusions if config.fusion else ())
+    return fused(decoder.record(needs.spec, weights, needs.layouts, taps), backend.fusions if config.fusion else ())
 
 
 def pack_cache(config: EngineConfig) -> PackCache | None:

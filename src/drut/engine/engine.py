@@ -217,6 +217,7 @@ class Engine:
                 self._inflight = None
             raise
         if flight.complete:
+            self.speculation.observe(flight)
             self.meter.add(flight.work, flight.read, flight.seconds)
             if flight.planned > flight.read:
                 for work in flight.work:

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -23,16 +24,10 @@ class DraftPlan:
     """The sizes of a drafter that has weights. Its KV groups follow those of the target in the cache; the groups of
     `layouts` are numbered from 0. All keep the whole context: the drafter may be far behind the target's window."""
 
-    spec: ModelSpec
-    layouts: tuple[CacheLayout, ...]
+    vocab: int
+    layouts: tuple[CacheLayout, ...] = ()
     groups: tuple[KvGroup, ...] = ()
     pages: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, spec: ModelSpec, context: int, kv_dtype: str) -> Self:
-        """Returns the plan of a draft model, without groups and pages, for sequences up to `context` tokens."""
-        spec = spec.within(min(spec.context, context))
-        return cls(spec, tuple(decoder.kv_layouts(spec, kv_dtype, windows=False)))
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,16 @@ class MemoryPlan:
     draft: DraftPlan | None = None
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS, draft: ModelSpec | None = None) -> Self:
-        """Returns the plan for a model and settings. `kinds`: the cache kinds that layouts may name; `draft`: the draft
-        model of the settings. Raises RequestError if the settings exceed the model's context or the memory."""
+    def of(cls, spec: ModelSpec, config: EngineConfig, kinds: Kinds = KINDS,
+           draft: Callable[[int, str], DraftPlan] | None = None) -> Self:
+        """Returns the plan for a model and settings. `kinds`: the cache kinds that layouts may name; `draft`: returns
+        the drafter's sizes for a context and a KV format. Raises RequestError if the settings exceed the context or
+        the memory."""
         context = context_of(spec, config)
         limits = step_limits(config, context)
         spec = spec.within(context)
         layouts = decoder.kv_layouts(spec, config.kv_dtype, context=context, windows=config.window_pages)
-        drafter = DraftPlan.of(draft, context, config.kv_dtype) if draft is not None else None
+        drafter = draft(context, config.kv_dtype) if draft is not None else None
         every = [*layouts, *(drafter.layouts if drafter is not None else ())]
         groups = make_groups(every, limits.tokens, kinds)
         pages, own = pool_pages(every, groups, context, config), len(layouts)
@@ -92,7 +89,7 @@ class MemoryPlan:
     @property
     def logits_bytes(self) -> int:
         """The bytes of the float32 logits of a step's samples, and of a step of the drafter."""
-        drafter = self.limits.seqs * self.draft.spec.vocab if self.draft is not None else 0
+        drafter = self.limits.seqs * self.draft.vocab if self.draft is not None else 0
         return 4 * (self.limits.samples * self.spec.vocab + drafter)
 
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drut.errors import UnsupportedError
 from drut.formats.encoding import Encoding
 from drut.kernels.burst import Burst
 from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.fusion import Rule
 from drut.kernels.kv import CacheLayout
-from drut.kernels.ops import F32
+from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
 from drut.kernels.plan import Plan
@@ -74,6 +75,16 @@ class Executable(ABC):
 
         The array belongs to the executable: the next run overwrites it.
         """
+
+    def rows(self, buffer: Buffer, count: int) -> F32:
+        """Returns the first `count` rows of a buffer of the plan, (count, width), as the last step left them. The next
+        step overwrites them. Raises UnsupportedError if the host cannot reach them."""
+        raise UnsupportedError(f"the rows of {buffer.name} are out of the host's reach")
+
+    def fill(self, buffer: Buffer, rows: F32) -> None:
+        """Fills a buffer that no operation of the plan fills with the `rows` of the next step, (rows, width). Raises
+        UnsupportedError if the host cannot reach it."""
+        raise UnsupportedError(f"the rows of {buffer.name} are out of the host's reach")
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         """Returns by layer the number of rows that each expert computed since the start."""

@@ -207,6 +207,17 @@ class Add(Op):
     scale: float = 1.0
 
 
+@dataclass(frozen=True)
+class Tap(Op):
+    """out[row][column ...] = x[row]: a copy of the residual stream for a drafter. `layer`: the layer whose output it
+    is, -1 for the embeddings."""
+
+    layer: int
+    x: Buffer
+    out: Buffer
+    column: int = 0
+
+
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu_erf")
 
 
@@ -315,7 +326,7 @@ class Head(Op):
     """logits = scale * (norm(x) . weight), for the sampled rows only; capped like the scores of `Attention`."""
 
     x: Buffer
-    norm: Norm
+    norm: Norm | None
     weight: Matrix
     scale: float = 1.0
     cap: float = 0.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drut.errors import RequestError
 from drut.kernels.kv import CacheLayout
-from drut.kernels.ops import Buffer, Embed, Head, RopeTable, Sample
+from drut.kernels.ops import Buffer, Embed, Head, RopeTable, Sample, Tap
 from drut.kernels.plan import BEFORE_HEAD, BEFORE_SAMPLE, Plan, Recorder
 from drut.model.part import CacheUse, Scope, norm, rope_buffer
 from drut.model.residual import add_back
@@ -27,12 +28,27 @@ def kv_layouts(spec: ModelSpec, dtype: str, *, context: int | None = None, windo
     return [use.layout(dtype, group, tuple(layers[use])) for group, use in enumerate(widest)]
 
 
-def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout]) -> Plan:
-    """Returns the plan of a step: embed, the layers, head, sample."""
+def tapped(spec: ModelSpec, taps: Sequence[int]) -> Buffer:
+    """Returns the buffer of a plan's taps: side by side, in the order of `taps`."""
+    return Buffer("taps", spec.hidden * len(taps))
+
+
+def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout], taps: Sequence[int] = ()) -> Plan:
+    """Returns the plan of a step: embed, the layers, head, sample. `taps`: layers whose output, the residual stream
+    behind the layer, is copied to the buffer `tapped`; -1 is the embeddings. Raises RequestError for other numbers."""
     r = Recorder()
+    if not set(taps) <= set(range(-1, len(spec.layers))):
+        raise RequestError(f"taps {list(taps)} of a model with layers 0 to {len(spec.layers) - 1}")
+
+    def tap(layer: int) -> None:
+        for place, wanted in enumerate(taps):
+            if wanted == layer:
+                r.add(Tap(layer, x, tapped(spec, taps), place * spec.hidden))
+
     of_layer = {layer: kv for kv in layouts for layer in kv.members or range(kv.layers)}
     x = Buffer("x", spec.hidden)
     r.add(Embed(weights.matrix("embed"), x, spec.embed_scale))
+    tap(-1)
     for rope in spec.ropes:
         r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
     for i, layer in enumerate(spec.layers):
@@ -43,6 +59,7 @@ def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout]) ->
         inner = inner or layer.ffn.record(scope)
         if inner is not None:
             add_back(scope, inner, "down")
+        tap(i)
     r.stop(BEFORE_HEAD)
     head = weights.matrix("embed" if spec.tied_head else "head")
     r.add(Head(x, norm(spec, weights, "final_norm"), head, spec.logit_scale, spec.logit_softcap))

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from drut.cache.cache import BlockTable
 from drut.kernels.descriptor import Edits, SampleSettings
+from drut.kernels.ops import F32
 
 
 class DraftSampling(NamedTuple):
@@ -92,3 +93,12 @@ class ModelDrafter(ABC):
 
     @abstractmethod
     def method(self, sequence: int) -> str: ...
+
+
+class TapDrafter(ModelDrafter):
+    """A drafter over the target's residual streams."""
+
+    @abstractmethod
+    def observe(self, sequence: int, epoch: int, start: int, rows: F32) -> None:
+        """Takes the taps of rows of a finished step, of the tokens from position `start` on, (rows, width); without
+        those of drafts that were not accepted. `epoch`: as in `DraftInput`."""

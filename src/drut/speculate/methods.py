@@ -98,6 +98,8 @@ METHODS = {
     "ngram": DraftMethod("what followed the last tokens earlier in the request", COMMON | NGRAM, _ngram),
     "suffix": DraftMethod("what most often followed the last tokens, in the request and in past outputs",
                           COMMON | SUFFIX, _suffix),
+    "medusa": DraftMethod("Medusa heads on the model's last hidden state", MODEL, None,
+                          {"model": "the heads: a directory with config.json and safetensors files"}),
     "draft": DraftMethod("a small model with the same token ids", MODEL, None,
                          {"model": "the draft model: a known name, a file or a directory"}),
 }

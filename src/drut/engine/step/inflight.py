@@ -20,6 +20,7 @@ class FinishedStep(NamedTuple):
     seconds: float  # duration of the step; of a burst, the mean of its steps
     logits: F32 | None = None  # (samples, vocab), if a request of the step wants them
     pending: Pending | None = None  # owner of the output, if the memory is reused
+    taps: F32 | None = None  # (rows, width), if a drafter reads them; of a burst, those of its last step
 
 
 class InflightStep:

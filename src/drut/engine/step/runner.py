@@ -19,6 +19,7 @@ from drut.kernels.backend import Backend
 from drut.kernels.burst import Burst
 from drut.kernels.cost import StepShape
 from drut.kernels.descriptor import RELAY, Edits, StepDescriptor, mask_words
+from drut.kernels.ops import Buffer
 from drut.kernels.plan import Plan
 from drut.kernels.pool import Pool
 
@@ -39,11 +40,12 @@ class Runner:
 
     def __init__(self, backend: Backend, plan: Plan, pools: Sequence[Pool], limits: StepLimits, *,
                  context: int, vocab: int, overlap: bool = False, canaries: Sequence[Canary] = (),
-                 slot_groups: int = 0) -> None:
+                 slot_groups: int = 0, taps: Buffer | None = None) -> None:
         """`context`: maximum tokens of a sequence; `vocab`: number of ids with logits; `canaries`: one per pool, or
-        none;
-        `slot_groups`: number of pools, the last ones, that have one slot per sequence; the others have pages."""
+        none; `slot_groups`: number of pools, the last ones, that have one slot per sequence; the others have pages;
+        `taps`: a buffer whose rows each step returns, a burst those of its last step."""
         self.plan, self.limits, self.vocab, self._canaries = plan, limits, vocab, canaries
+        self._taps = taps
         self._groups, self._paged, self._slot_groups = len(pools), len(pools) - slot_groups, slot_groups
         self.executable = backend.load(plan, pools, kernels.BackendLimits(limits.tokens, limits.samples, limits.seqs))
         # Capacities of descriptors, which grow: sequences that share pages list each of them; most steps have no masks.
@@ -98,7 +100,9 @@ class Runner:
                 steps = burst.progress.done
             seconds = (time.perf_counter() - started) / steps
             self._last, self.last_seconds = step, seconds
-            return FinishedStep(out, seconds, self.executable.logits(step.samples).copy() if logits else None, pending)
+            taps = self.executable.rows(self._taps, step.rows).copy() if self._taps is not None else None
+            return FinishedStep(out, seconds, self.executable.logits(step.samples).copy() if logits else None, pending,
+                                taps)
         finally:
             if burst is not None:
                 burst.abandon()

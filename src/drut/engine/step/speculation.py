@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 
 from drut.engine.request.request import Request
+from drut.engine.step.inflight import InflightStep
 from drut.errors import UnsupportedError
 from drut.kernels.descriptor import Edits
 from drut.speculate import Drafter, DraftInput, VerifiedDrafts
 from drut.speculate.acceptance import DraftLog
 from drut.speculate.controller import Proposal, SpeculationController
-from drut.speculate.drafter import DraftSampling, ModelDrafter
+from drut.speculate.drafter import DraftSampling, ModelDrafter, TapDrafter
 
 logger = logging.getLogger(__name__)
 MAX_GAP = 16  # maximum tokens between two looks for drafts of a request that had none
@@ -194,6 +195,21 @@ class Speculation:
         """Counts a verification of a request that has not ended before."""
         if self._drafter is not None:
             self.counts.setdefault(self._drafter.method(request.order), DraftCounts()).add(drafted, accepted)
+
+    def observe(self, flight: InflightStep) -> None:
+        """Gives the drafter the taps of a finished step, or of the last one of a burst. Call after its outputs were
+        processed."""
+        taps = flight.ran.taps
+        if taps is None or not isinstance(self._drafter, TapDrafter):
+            return
+        at = 0
+        for work in flight.work:
+            request, start = work.request, work.start + flight.read - 1
+            count = min(work.rows, request.progress.done - start)  # without rejected drafts
+            current = request.finish_reason is None and work.epoch == request.progress.epoch
+            if request.speculates and current and count > 0:
+                self._drafter.observe(request.order, work.epoch, start, taps[at : at + count])
+            at += work.rows
 
     def commit(self, verified: Sequence[VerifiedDrafts]) -> None:
         """Reports verifications to the drafter, of requests that continue."""

@@ -13,11 +13,11 @@ from drut.kernels.ops import Buffer, Op
 FILLS: Mapping[type[Op], tuple[str, ...]] = {
     ops.Embed: ("x",), ops.RopeTable: ("rope",), ops.Normalize: ("out",), ops.Project: ("x",), ops.Qkv: ("q", "k", "v"),
     ops.StoreQkv: (), ops.Attention: ("out",), ops.GateUp: ("out",), ops.Activate: ("out",), ops.Add: (),
-    ops.Route: (), ops.ExpertsGateUp: ("out",), ops.ExpertsDown: (), ops.Head: (), ops.Sample: (),
+    ops.Tap: (), ops.Route: (), ops.ExpertsGateUp: ("out",), ops.ExpertsDown: (), ops.Head: (), ops.Sample: (),
 }
 # By operation, the fields whose buffers it reads and changes.
 CHANGES: Mapping[type[Op], tuple[str, ...]] = {
-    ops.StoreQkv: ("q", "k", "v"), ops.Add: ("x",), ops.ExpertsDown: ("x",),
+    ops.StoreQkv: ("q", "k", "v"), ops.Add: ("x",), ops.ExpertsDown: ("x",), ops.Tap: ("out",),
 }
 
 

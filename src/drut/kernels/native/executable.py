@@ -25,7 +25,7 @@ from drut.kernels.native.compile.table import compiled
 from drut.kernels.native.outputs import OutputSet, OutputSets
 from drut.kernels.native.step_memory import StepMemory
 from drut.kernels.native.workspace import Workspace
-from drut.kernels.ops import F32
+from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Pending
 from drut.kernels.plan import Plan
@@ -148,6 +148,12 @@ class NativeExecutable(Executable):
 
     def logits(self, count: int) -> F32:
         return self._logits[:count, : self._vocab]
+
+    def rows(self, buffer: Buffer, count: int) -> F32:
+        return self.workspace.buffers[buffer][:count, : buffer.width]
+
+    def fill(self, buffer: Buffer, rows: F32) -> None:
+        self.workspace.buffers[buffer][: len(rows), : buffer.width] = rows
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         return self.workspace.routes.loads()

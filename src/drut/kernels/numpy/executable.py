@@ -13,7 +13,7 @@ from drut.kernels.descriptor import StepDescriptor
 from drut.kernels.numpy.operations.ends import draw
 from drut.kernels.numpy.operations.table import Table
 from drut.kernels.numpy.state import NumpyState
-from drut.kernels.ops import F32
+from drut.kernels.ops import F32, Buffer
 from drut.kernels.output import StepOutput
 from drut.kernels.pending import Finished, Pending
 from drut.kernels.plan import Plan
@@ -47,6 +47,12 @@ class NumpyExecutable(Executable):
 
     def logits(self, count: int) -> F32:
         return self.state.logits[:count]
+
+    def rows(self, buffer: Buffer, count: int) -> F32:
+        return self.state.get(buffer)[:count]
+
+    def fill(self, buffer: Buffer, rows: F32) -> None:
+        self.state.set(buffer, rows)
 
     def expert_loads(self) -> dict[int, NDArray[np.int64]]:
         return {layer: counts.copy() for layer, counts in self.state.loads.items()}

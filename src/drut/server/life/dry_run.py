@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from drut.config import EngineConfig
 from drut.engine.build import choose_backend
-from drut.engine.draft import open_draft_model
+from drut.engine.draft import open_drafter
 from drut.engine.memory_plan import MemoryPlan
 from drut.kernels.kv import PAGE_TOKENS
 from drut.model.model import open_model
@@ -51,11 +51,11 @@ def report(model: str, config: ServerConfig, engine: EngineConfig) -> Iterator[s
         files.check()
         yield f"model       {path}, weights complete"
         tokenizer = files.tokenizer()
-        drafting = open_draft_model(engine, tokenizer, locate=find)
-        needs = MemoryPlan.of(files.spec, engine, draft=drafting.spec if drafting is not None else None)
-        if drafting is not None:
-            yield f"draft model {drafting.path}, weights complete"
-            drafting.close()
+        drafter = open_drafter(engine, files.spec, tokenizer, locate=find)
+        needs = MemoryPlan.of(files.spec, engine, draft=drafter.plan if drafter is not None else None)
+        if drafter is not None:
+            yield f"drafter     {drafter.path}, weights complete"
+            drafter.close()
         texts = PromptProcessor(tokenizer, files.spec.vocab, needs.room, config.max_text_chars,
                                 tool_parser=config.tool_parser, reasoning_parser=config.reasoning_parser,
                                 special_tokens=config.special_tokens_in_messages,

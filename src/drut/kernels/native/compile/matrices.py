@@ -49,6 +49,13 @@ def normalize(op: ops.Normalize, workspace: Workspace) -> dict[str, Any]:
     return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(op.norm), "out": out, "out_stride": out_stride}
 
 
+def tap(op: ops.Tap, workspace: Workspace) -> dict[str, Any]:
+    x, stride = workspace.buffer(op.x)
+    out, out_stride = workspace.buffer(op.out)
+    return {"x": x, "width": op.x.width, "stride": stride, "norm": norm(None), "out": out + 4 * op.column,
+            "out_stride": out_stride}
+
+
 def activate(op: ops.Activate, workspace: Workspace) -> dict[str, Any]:
     gate = workspace.buffer(op.gate)[0] if op.gate else None
     up, stride = workspace.buffer(op.up)
@@ -74,6 +81,7 @@ def gate_up(op: ops.GateUp, workspace: Workspace) -> dict[str, Any]:
 ROWS: dict[type[ops.Op], OpCompiler] = {
     ops.Project: OpCompiler("project", ProjectArgs, project),
     ops.Normalize: OpCompiler("normalize", NormalizeArgs, normalize),
+    ops.Tap: OpCompiler("tap", NormalizeArgs, tap),
     ops.Activate: OpCompiler("activate", ActivateArgs, activate),
     ops.Add: OpCompiler("add", AddArgs, add),
     ops.GateUp: OpCompiler("gate_up", GateUpArgs, gate_up),

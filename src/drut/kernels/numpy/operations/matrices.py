@@ -21,6 +21,13 @@ def normalize(op: ops.Normalize, state: NumpyState, step: StepDescriptor) -> Non
     state.set(op.out, normalized(op.norm, state.get(op.x)))
 
 
+def tap(op: ops.Tap, state: NumpyState, step: StepDescriptor) -> None:
+    held = state.values.get(op.out)
+    out = np.zeros((step.rows, op.out.width), np.float32) if held is None or len(held) != step.rows else held.copy()
+    out[:, op.column : op.column + op.x.width] = state.get(op.x)
+    state.set(op.out, out)
+
+
 def activate(op: ops.Activate, state: NumpyState, step: StepDescriptor) -> None:
     up, activation = state.get(op.up), ACTIVATIONS[op.activation]
     state.set(op.out, activation(up) if op.gate is None else activation(state.get(op.gate)) * up)
@@ -38,4 +45,4 @@ def gate_up(op: ops.GateUp, state: NumpyState, step: StepDescriptor) -> None:
 
 
 OPERATIONS: dict[type[ops.Op], Run] = {ops.Project: project, ops.Normalize: normalize, ops.Activate: activate,
-                                       ops.Add: add, ops.GateUp: gate_up}
+                                       ops.Add: add, ops.GateUp: gate_up, ops.Tap: tap}

@@ -1,0 +1,85 @@
+"""Plain float64 computations, to compare drafters with: the tiny target, Medusa heads, an EAGLE-3 layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.cli import tiny
+
+F64 = NDArray[np.float64]
+EPS = 1e-5
+
+
+def target_weights() -> dict[str, F64]:
+    return {str(t.name): np.frombuffer(t.data, "<f4").reshape(t.dims[::-1]).astype(np.float64)
+            for t in tiny.tensors()}
+
+
+def rms(x: F64, weight: F64) -> F64:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * weight
+
+
+def silu(x: F64) -> F64:
+    return x / (1 + np.exp(-x))
+
+
+def rotated(x: F64, positions: Sequence[int], base: float, *, adjacent: bool) -> F64:
+    """`x` (rows, heads, size). The two elements that are rotated together are adjacent, or half a head apart."""
+    size = x.shape[-1]
+    angle = np.array(positions)[:, None, None] * base ** (-np.arange(size // 2) * 2 / size)
+    first, second = (x[..., 0::2], x[..., 1::2]) if adjacent else (x[..., : size // 2], x[..., size // 2 :])
+    a, b = first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle)
+    if not adjacent:
+        return np.concatenate([a, b], -1)
+    out = np.empty_like(x)
+    out[..., 0::2], out[..., 1::2] = a, b
+    return out
+
+
+def attention(q: F64, k: F64, v: F64) -> F64:
+    """Causal; (rows, heads, size) each, with fewer heads of k and v. Returns (rows, heads * size)."""
+    k, v = (np.repeat(each, q.shape[1] // each.shape[1], 1) for each in (k, v))
+    scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[-1])
+    scores[:, np.triu(np.ones(scores.shape[1:], bool), 1)] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("hij,jhd->ihd", weights / weights.sum(-1, keepdims=True), v).reshape(len(q), -1)
+
+
+def streams(tokens: Sequence[int]) -> list[F64]:
+    """The residual streams of the tiny target: the embeddings, then behind each layer."""
+    w, size = target_weights(), tiny.HIDDEN // tiny.HEADS
+    x = w["token_embd.weight"][list(tokens)]
+    found = [x]
+    for i in range(tiny.LAYERS):
+        def of(name: str, i: int = i) -> F64:
+            return w[f"blk.{i}.{name}.weight"]
+
+        y = rms(x, of("attn_norm"))
+        q, k, v = ((y @ of(name).T).reshape(len(y), -1, size) for name in ("attn_q", "attn_k", "attn_v"))
+        q, k = (rotated(each, range(len(y)), 5000.0, adjacent=True) for each in (q, k))
+        x = x + attention(q, k, v) @ of("attn_output").T
+        y = rms(x, of("ffn_norm"))
+        x = x + (silu(y @ of("ffn_gate").T) * (y @ of("ffn_up").T)) @ of("ffn_down").T
+        found.append(x)
+    return found
+
+
+def logits(tokens: Sequence[int]) -> F64:
+    w = target_weights()
+    return rms(streams(tokens)[-1], w["output_norm.weight"]) @ w["token_embd.weight"].T
+
+
+def medusa(heads: Sequence[Sequence[tuple[F64, F64]]], matrices: Sequence[F64], tokens: Sequence[int],
+           tap: int = -1) -> list[F64]:
+    """The logits of each head behind the last of `tokens`. `heads`: weight and bias of each block."""
+    h = rms(streams(tokens)[tap][-1], target_weights()["output_norm.weight"])
+    made = []
+    for blocks, matrix in zip(heads, matrices, strict=True):
+        z = h
+        for weight, bias in blocks:
+            z = z + silu(weight @ z + bias)
+        made.append(matrix @ z)
+    return made
