@@ -12,7 +12,7 @@ from drut.cache.kinds import KINDS, Kinds
 from drut.cache.pool import Canary, PagePool
 from drut.config import EngineConfig
 from drut.constrain.grammar_compiler import GrammarCompiler
-from drut.engine.draft import Place, Target, open_drafter
+from drut.engine.draft import DraftPlace, DraftTarget, open_drafter
 from drut.engine.engine import Engine
 from drut.engine.memory_plan import MemoryPlan, context_of
 from drut.engine.request.defaults import model_defaults
@@ -75,7 +75,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     drafting = open_drafter(config, files.spec, tokenizer)
     weights = files.load(backend, packs=pack_cache(config))
     if drafting is not None:
-        drafting.load(backend, Target(files.spec, weights), pack_cache(config))
+        drafting.load(backend, DraftTarget(files.spec, weights), pack_cache(config))
     laps.lap("weights")
     needs = MemoryPlan.of(files.spec, config, kinds, drafting.plan if drafting is not None else None)
     spec, context, limits, layouts = needs.spec, needs.context, needs.limits, needs.layouts
@@ -93,7 +93,7 @@ def build_engine(files: ModelFiles, backend: Backend, config: EngineConfig, toke
     policy = make_policy(config.policy, aging_s=config.aging_s)
     policy = policy if config.continuous_batching else StaticBatching(policy, limits.seqs)
     scheduler = Scheduler(cache, limits, policy, pacer, reserve=Reserve(config.reserve_quantile))
-    place = Place(needs, backend, config, cache, pacer.predictor)
+    place = DraftPlace(needs, backend, config, cache, pacer.predictor)
     drafter = drafting.make(place) if drafting is not None else None
     laps.lap("plan")
     eos_ids = tokenizer.eos_ids if tokenizer is not None else frozenset[int]()

@@ -30,14 +30,14 @@ from drut.speculate.methods import chosen_method
 from drut.speculate.vocabulary import check_same_ids
 
 
-class Target(NamedTuple):
+class DraftTarget(NamedTuple):
     """The model that verifies, with packed weights."""
 
     spec: ModelSpec
     weights: Weights
 
 
-class Place(NamedTuple):
+class DraftPlace(NamedTuple):
     """Where a drafter runs: the parts of its engine."""
 
     needs: MemoryPlan
@@ -58,11 +58,11 @@ class OpenDrafter(ABC):
         """Returns its sizes for sequences up to `context` tokens."""
 
     @abstractmethod
-    def load(self, backend: Backend, target: Target, packs: PackCache | None) -> None:
+    def load(self, backend: Backend, target: DraftTarget, packs: PackCache | None) -> None:
         """Packs its weights and closes the files."""
 
     @abstractmethod
-    def make(self, place: Place) -> ModelDrafter:
+    def make(self, place: DraftPlace) -> ModelDrafter:
         """Returns the drafter, after `load`. Its pools are the last ones of the cache."""
 
     @abstractmethod
@@ -89,11 +89,11 @@ class OpenDraftModel(OpenDrafter):
         spec = self._spec(context)
         return DraftPlan(spec.vocab, tuple(decoder.kv_layouts(spec, kv_dtype, windows=False)))
 
-    def load(self, backend: Backend, target: Target, packs: PackCache | None) -> None:
+    def load(self, backend: Backend, target: DraftTarget, packs: PackCache | None) -> None:
         self._weights = self._files.load(backend, packs=packs)
         self.close()
 
-    def make(self, place: Place) -> ModelDrafter:
+    def make(self, place: DraftPlace) -> ModelDrafter:
         needs, backend, draft = place.needs, place.backend, place.needs.draft
         assert draft is not None
         assert self._weights is not None
@@ -122,14 +122,14 @@ class OpenMedusa(OpenDrafter):
     def plan(self, context: int, kv_dtype: str) -> DraftPlan:
         return DraftPlan(self._spec.vocab)
 
-    def load(self, backend: Backend, target: Target, packs: PackCache | None) -> None:
+    def load(self, backend: Backend, target: DraftTarget, packs: PackCache | None) -> None:
         final = norm(target.spec, target.weights, "final_norm")
         head = target.weights.matrix("embed" if target.spec.tied_head else "head")
         self._plans = [medusa.record(self._files, each, backend, target.spec.hidden, final, head)
                        for each in self._heads]
         self.close()
 
-    def make(self, place: Place) -> ModelDrafter:
+    def make(self, place: DraftPlace) -> ModelDrafter:
         return medusa.Medusa(place.backend, self._plans, self._spec.hidden, place.needs.limits.seqs)
 
     def close(self) -> None:
