@@ -40,6 +40,7 @@ from drut.model.model import open_model
 from drut.model.store import resolve
 from drut.observe.ledger import Bandwidth
 from drut.plan.probe import NativeProbe
+from drut.quality.calibration import calibration_sample
 from drut.quality.likelihood import cut, measure, summary
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +137,7 @@ def quality(windows: int, tokens: int) -> dict[str, Any]:
         with LLM(plain, kv_dtype="fp32") as llm:
             assert llm.tokenizer is not None
             ids = llm.tokenizer.encode(read_text("shakespeare.txt"), add_special=False)
+            sample = calibration_sample(llm.tokenizer)
             rows = cut(ids, windows, tokens)
             reference = [llm.logits(row).copy() for row in rows]
         for name in (*CONVERTED, *ROUNDED):
@@ -144,7 +146,7 @@ def quality(windows: int, tokens: int) -> dict[str, Any]:
                 path = round_to(name, plain, Path(scratch) / name)
             else:
                 files = open_model(plain)
-                convert(files, path, name)
+                convert(files, path, name, sample)  # only W8A8 uses the sample
                 files.close()
             with LLM(path, kv_dtype="fp32") as llm:
                 pairs = zip(rows, reference, strict=True)
@@ -188,9 +190,9 @@ def _notes(figures: dict[str, Any]) -> list[str]:
         q = figures["quality"]
         widths = [(f["high"] - f["low"]) / 2 / f["divergence"] for f in q["formats"].values() if f["low"] is not None]
         about = f", plus or minus {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
-        text.append(f"KL and same token: {q['model']}, rounded to the format without calibration and compared with the "
-                    f"original over {q['windows']} windows of {q['tokens']} tokens{about}. Larger models lose less. "
-                    "The original is a Q4_1 file, which favours Q4_1 over Q5_1.")
+        text.append(f"KL and same token: {q['model']}, rounded to the format without calibration (W8A8 smoothed) and "
+                    f"compared with the original over {q['windows']} windows of {q['tokens']} tokens{about}. Larger "
+                    "models lose less. The original is a Q4_1 file, which favours Q4_1 over Q5_1.")
     return [fill(paragraph, 120, break_on_hyphens=False) + "\n" for paragraph in [*text, "A dash: not measured."]]
 
 

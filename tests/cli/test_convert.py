@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from drut.cli.main import main
 from drut.model.describe import describe
 from drut.model.model import open_model
 from tests.cli.tiny import TEMPLATE, model
+from tests.model.convert.test_convert import canonical
 
 
 @pytest.fixture
@@ -40,6 +42,16 @@ def test_w8a8_is_named_so_by_every_command(tiny: Path, tmp_path: Path, capsys: p
     assert any(line.startswith("  int8-row-f32 ") for line in lines)
     assert "head           tied to the embedding" in lines
     assert main(["generate", str(out), "-p", "abc", "-n", "2", "--json"]) == 0
+
+
+def test_w8a8_is_smoothed(tiny: Path, tmp_path: Path) -> None:
+    """So that norms, which other encodings keep, have other weights."""
+    assert main(["convert", str(tiny), str(tmp_path / "bf16"), "--encoding", "BF16"]) == 0
+    assert main(["convert", str(tiny), str(tmp_path / "w8a8"), "--encoding", "W8A8"]) == 0
+    bf16, w8a8 = (canonical(open_model(tmp_path / name)) for name in ("bf16", "w8a8"))
+    for role in ("attn_norm", "ffn_norm"):
+        assert (w8a8[f"layers.1.{role}"] != bf16[f"layers.1.{role}"]).mean() > 0.9
+    np.testing.assert_array_equal(w8a8["final_norm"], bf16["final_norm"])
 
 
 @pytest.mark.parametrize(("arguments", "why"), [

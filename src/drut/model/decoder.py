@@ -49,16 +49,9 @@ def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout], ta
     x = Buffer("x", spec.hidden)
     r.add(Embed(weights.matrix("embed"), x, spec.embed_scale))
     tap(-1)
-    for rope in spec.ropes:
-        r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
-    for i, layer in enumerate(spec.layers):
-        scope = Scope(recorder=r, spec=spec, layer=layer, index=i, weights=weights.layer(i), x=x, kv=of_layer.get(i))
-        mixed = layer.mixer.record(scope)
-        inner = layer.ffn.record(scope) if layer.parallel else None  # order: reads x before the mixer adds to it
-        add_back(scope, mixed, "o")
-        inner = inner or layer.ffn.record(scope)
-        if inner is not None:
-            add_back(scope, inner, "down")
+    record_ropes(r, spec)
+    for i in range(len(spec.layers)):
+        record_layer(r, spec, i, weights.layer(i), x, of_layer.get(i))
         tap(i)
     r.stop(BEFORE_HEAD)
     head = weights.matrix("embed" if spec.tied_head else "head")
@@ -66,3 +59,22 @@ def record(spec: ModelSpec, weights: Weights, layouts: Sequence[CacheLayout], ta
     r.stop(BEFORE_SAMPLE)
     r.add(Sample(spec.vocab))
     return r.finish()
+
+
+def record_ropes(r: Recorder, spec: ModelSpec) -> None:
+    """Records the tables of cosines and sines that the layers read."""
+    for rope in spec.ropes:
+        r.add(RopeTable(rope.inv_freq, rope_buffer(spec, rope), rope.scale))
+
+
+def record_layer(r: Recorder, spec: ModelSpec, index: int, weights: Weights, x: Buffer,
+                 kv: CacheLayout | None) -> None:
+    """Records a layer, which adds to `x`. `weights`: by the layer's roles; `kv`: the layout of its KV group."""
+    layer = spec.layers[index]
+    scope = Scope(recorder=r, spec=spec, layer=layer, index=index, weights=weights, x=x, kv=kv)
+    mixed = layer.mixer.record(scope)
+    inner = layer.ffn.record(scope) if layer.parallel else None  # order: reads x before the mixer adds to it
+    add_back(scope, mixed, "o")
+    inner = inner or layer.ffn.record(scope)
+    if inner is not None:
+        add_back(scope, inner, "down")

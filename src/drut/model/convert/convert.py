@@ -7,18 +7,21 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from drut.errors import DrutError, UnsupportedError
-from drut.formats.decode import decode
 from drut.formats.encode import ENCODERS, encode
 from drut.formats.encoding import ENCODINGS, W8A8, Encoding, encoding, title
 from drut.formats.planes import U8
 from drut.model.convert import keys, vocabulary
 from drut.model.convert.compressed import compressed, settings
+from drut.model.convert.rows import canonical
+from drut.model.convert.smooth import Fold, smoothing
 from drut.model.convert.write import PendingTensor, write_gguf, write_safetensors
 from drut.model.families import family_of_gguf, family_of_hf
 from drut.model.families.table import Stored
@@ -30,9 +33,10 @@ KEPT_APART = ("rope_freqs.weight",)  # GGUF tensors without a role, which are co
 DROPPED = ("general.file_type", "split.", "general.quantization_version", "general.alignment")
 
 
-def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
+def convert(files: ModelFiles, out: Path, to: str | None = None, sample: Sequence[int] = ()) -> list[str]:
     """Writes `files` to `out`, a `.gguf` file or a directory, its matrices in encoding `to` or as they are.
 
+    `sample`: token ids of a text. With it a model that becomes W8A8 is smoothed first, for activations like the text's.
     Returns notes about matrices that `to` cannot hold, a line each. A failure leaves no files, and existing files are
     never overwritten. Raises UnsupportedError, which names what cannot be converted.
     """
@@ -44,13 +48,13 @@ def convert(files: ModelFiles, out: Path, to: str | None = None) -> list[str]:
     if wanted is not None:
         _check_container(out, wanted, is_gguf)
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        made = partial / out.name
-        notes = _to_gguf(files, made, wanted) if is_gguf else _to_hf(files, made, wanted or _most(files))
+        made = scratch / out.name
+        notes = _to_gguf(files, made, wanted) if is_gguf else _to_hf(files, made, wanted or _most(files), sample)
         os.rename(made, out)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
     return notes
 
 
@@ -84,13 +88,14 @@ def _to_gguf(files: ModelFiles, out: Path, wanted: Encoding | None) -> list[str]
     return notes
 
 
-def _to_hf(files: ModelFiles, out: Path, wanted: Encoding) -> list[str]:
+def _to_hf(files: ModelFiles, out: Path, wanted: Encoding, sample: Sequence[int]) -> list[str]:
     config = keys.hf_config(files, HF_DTYPES[wanted.name])
     table = family_of_hf(config["architectures"][0]).hf_table(files.spec)
     tokenizer = files.tokenizer()
     out.mkdir()
     notes: list[str] = []
-    tensors = list(_pending(files, table, wanted, notes))
+    folds = smoothing(files, sample) if sample and wanted == W8A8 != _most(files) else {}
+    tensors = list(_pending(files, table, wanted, notes, folds))
     if wanted == W8A8:
         tensors = compressed(tensors, files.spec.tied_head)
         config["quantization_config"] = settings(tensors)
@@ -113,14 +118,18 @@ def _most(files: ModelFiles) -> Encoding:
     return encoding(most if most in HF_DTYPES else "BF16")
 
 
-def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None,
-             notes: list[str]) -> Iterator[PendingTensor]:
-    """Returns the tensors of every role, with the names and row order of `table`. Vectors are float32."""
+def _pending(files: ModelFiles, table: Mapping[str, Stored], wanted: Encoding | None, notes: list[str],
+             folds: Mapping[str, Fold] = MappingProxyType({})) -> Iterator[PendingTensor]:
+    """Returns the tensors of every role, with the names and row order of `table` and the factors of `folds`. Vectors
+    are float32."""
     for role, shape in expected_shapes(files.spec).items():
         source, target = files.table[role], table[role]
         stored = encoding(files.source.tensors[source.name].encoding)
         enc = encoding("F32") if len(shape) == 1 else _choose(files, role, stored, wanted, shape[1], notes)
-        yield PendingTensor.of(target.name, shape, enc, _maker(files, source, target, stored, enc, shape))
+        keeps = role not in folds and stored == enc and files.source.columns(source.name) is None
+        make = (partial(_kept, files, source, target, shape) if keeps else
+                partial(_rounded, files, role, folds.get(role, Fold()), target, enc, shape))
+        yield PendingTensor.of(target.name, shape, enc, make)
 
 
 def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | None, k: int,
@@ -136,22 +145,19 @@ def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | N
     return encoding("F16")
 
 
-def _maker(files: ModelFiles, source: Stored, target: Stored, stored: Encoding, enc: Encoding,
-           shape: tuple[int, ...]) -> Callable[[], U8]:
-    def make() -> U8:
-        raw = files.source.raw(source.name)
-        rows = raw.reshape(shape[0], -1)
-        columns = files.source.columns(source.name)
-        if stored != enc or columns is not None:
-            values = decode(stored, raw, shape[-1])
-            if columns is not None:
-                values[:, columns] = values.copy()
-            rows = encode(enc, values).reshape(shape[0], -1)
-        rows = _reordered(rows, source.row_order(len(rows)), target.row_order(len(rows)))
-        files.source.release(source.name)
-        return rows
+def _kept(files: ModelFiles, source: Stored, target: Stored, shape: tuple[int, ...]) -> U8:
+    """Returns the stored rows, in the order of the target."""
+    rows = files.source.raw(source.name).reshape(shape[0], -1)
+    rows = _reordered(rows, source.row_order(len(rows)), target.row_order(len(rows)))
+    files.source.release(source.name)
+    return rows
 
-    return make
+
+def _rounded(files: ModelFiles, role: str, fold: Fold, target: Stored, enc: Encoding, shape: tuple[int, ...]) -> U8:
+    """Returns a role's folded numbers in encoding `enc`, in the order of the target."""
+    values = fold.of(canonical(files, role, shape))
+    rows = encode(enc, values.reshape(-1, shape[-1])).reshape(shape[0], -1)
+    return _reordered(rows, None, target.row_order(len(rows)))
 
 
 def _reordered(rows: U8, source: np.ndarray | None, target: np.ndarray | None) -> U8:
