@@ -63,9 +63,18 @@ def test_a_head_that_was_saved_twice_is_packed_once(golden: Golden, tmp_path: Pa
     assert (found.tied_head, found.quantization, found.problems) == (True, "W8A8", ())
 
 
+def test_a_head_in_int8_is_converted_on(golden: Golden, tmp_path: Path) -> None:
+    theirs = saved(golden, "head", tmp_path / "theirs")
+    for name, info in SafetensorsFile(converted(theirs, tmp_path / "ours") / "model.safetensors").tensors.items():
+        assert info.encoding == ("I8" if len(info.shape) == 2 and name.endswith(".weight") else "F32"), name
+    mine, other = (json.loads((tmp_path / of / "config.json").read_text())["quantization_config"]
+                   for of in ("ours", "theirs"))
+    assert settings(mine) == settings(other)
+
+
 def test_drut_writes_the_same_tensors_and_settings(golden: Golden, tmp_path: Path) -> None:
     """Codes differ by one at most: LLM Compressor's scales are the largest weight over 127.5."""
-    theirs = saved(golden, "head", tmp_path / "theirs")
+    theirs = saved(golden, "layers", tmp_path / "theirs")
     ours = converted(checkpoint(NAME, tmp_path / "source"), tmp_path / "ours", "W8A8")
     stored, wanted = (SafetensorsFile(folder / "model.safetensors") for folder in (ours, theirs))
     assert ({name: (t.encoding, t.shape) for name, t in stored.tensors.items()}

@@ -20,9 +20,10 @@ _SCALE_BYTES = 4
 def compressed(tensors: Sequence[PendingTensor], tied_head: bool) -> list[PendingTensor]:
     """Returns the tensors of the format: W8A8 matrices as codes and scales, others as they are.
 
-    A tied head is stored twice: `transformers` takes the scales of a layer from tensors with that layer's name.
+    A tied head with scales is stored twice: `transformers` takes the scales of a layer from tensors with that layer's
+    name.
     """
-    heads = [replace(t, name=HEAD) for t in tensors if tied_head and t.name == EMBED]
+    heads = [replace(t, name=HEAD) for t in tensors if tied_head and t.name == EMBED and t.dtype == W8A8.name]
     return [part for t in (*tensors, *heads) for part in (_parts(t) if t.dtype == W8A8.name else (t,))]
 
 
@@ -42,11 +43,13 @@ def _parts(tensor: PendingTensor) -> Iterator[PendingTensor]:
 
 def settings(tensors: Iterable[PendingTensor]) -> dict[str, Any]:
     """Returns the `quantization_config` of tensors that `compressed` returned: layers that are not W8A8 are ignored."""
-    ignored = [t.name.removesuffix(".weight") for t in tensors
-               if len(t.shape) == 2 and t.dtype != "I8" and t.name.endswith(".weight")]
+    dtypes = {HEAD: "", **{t.name: t.dtype for t in tensors if len(t.shape) == 2 and t.name.endswith(".weight")}}
+    ignored = [name.removesuffix(".weight") for name, dtype in dtypes.items() if dtype != "I8" and name != EMBED]
     weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
     activations = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
     group = {"format": FORMAT, "weights": weights}
+    groups = {"group_0": group | {"targets": ["Linear"], "input_activations": activations}}
+    if dtypes[EMBED] == "I8":
+        groups["group_1"] = group | {"targets": ["Embedding"]}
     return {"quant_method": "compressed-tensors", "format": FORMAT, "quantization_status": "compressed",
-            "config_groups": {"group_0": group | {"targets": ["Linear"], "input_activations": activations},
-                              "group_1": group | {"targets": ["Embedding"]}}, "ignore": ignored}
+            "config_groups": groups, "ignore": ignored}

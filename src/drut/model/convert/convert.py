@@ -139,6 +139,8 @@ def _choose(files: ModelFiles, role: str, stored: Encoding, wanted: Encoding | N
             raise UnsupportedError(f"{files.path.name}: {role} is stored as {title(stored.name)}, which a GGUF file "
                                    "cannot hold: name an encoding to convert it to")
         return stored
+    if wanted == W8A8 != stored and role in ("embed", "head"):
+        return stored if stored.name in HF_DTYPES else encoding("BF16")
     if k % wanted.block == 0:
         return wanted
     notes.append(f"{role}: rows of {k} are not whole blocks of {title(wanted.name)}; written as F16")
