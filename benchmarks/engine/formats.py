@@ -190,8 +190,8 @@ def _notes(figures: dict[str, Any]) -> list[str]:
         q = figures["quality"]
         widths = [(f["high"] - f["low"]) / 2 / f["divergence"] for f in q["formats"].values() if f["low"] is not None]
         about = f", plus or minus {statistics.median(widths):.0%} at 95 % confidence" if widths else ""
-        text.append(f"KL and same token: {q['model']}, rounded to the format without calibration (W8A8 smoothed) and "
-                    f"compared with the original over {q['windows']} windows of {q['tokens']} tokens{about}. Larger "
+        text.append(f"KL and same token: {q['model']}, rounded to the format (W8A8 smoothed) and compared with the "
+                    f"original over {q['windows']} windows of {q['tokens']} tokens{about}. Larger "
                     "models lose less. The original is a Q4_1 file, which favours Q4_1 over Q5_1.")
     return [fill(paragraph, 120, break_on_hyphens=False) + "\n" for paragraph in [*text, "A dash: not measured."]]
 
