@@ -32,8 +32,8 @@ MAX_LIST = 4  # arguments that are no table
 ESCAPED = "\\|"  # in a table
 NOTES = re.compile(r" \((?:see |docs/)[^)]*\)| \[[A-Z_]+\]")  # which other pages have
 TITLES = {"positional arguments": "common", "options": "common"}  # of flags without a group
-BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate", "the server",
-         "the load")  # commands and groups that docs/bench.md and compare.md explain
+BRIEF = ("drut bench serve", "drut bench compare", "drut bench search", "drut bench ablate", "the server", "the load",
+         "drut eval", "drut train-drafter")  # commands and groups that other pages and `--help` explain
 
 
 def rows(arguments: Sequence[Argument], brief: bool = False) -> Iterator[str]:
@@ -61,7 +61,7 @@ def section(command: Command, shared: Collection[Argument]) -> Iterator[str]:
         return
     yield from (f"\n## {command.name}\n", f"`{command.usage.removesuffix(' [flags]')}`: {command.summary}.", "")
     lines = [line for line, _ in command.examples if line != command.name and not line.endswith("--json")]
-    yield from (f"    {line}" for line in lines[:1])
+    yield from (f"    {line}" for line in lines[:1] if " -" in line or not own)
     yield from ("", *rows(own, command.name in BRIEF), "")
     if titles := dict.fromkeys(a.group for a in command.arguments if a in shared and not a.internal):
         yield "And: " + ", ".join(f"[{title}](#{anchor(title)})" for title in titles) + "."

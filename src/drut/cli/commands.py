@@ -21,6 +21,7 @@ GROUPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("show", "describe a model without reading its weights"),
         ("rm", "remove fetched models"),
         ("convert", "convert a model to another file format"),
+        ("train-drafter", "train a small model that drafts for a model"),
         ("models", "list architectures that run, and known ones that do not"),
     ),
     "measure": (
@@ -41,7 +42,7 @@ ALIASES = {"inspect": "show"}  # names of earlier versions, which the help leave
 
 def module_of(command: str) -> ModuleType:
     """Imports the module of a command: HELP, EXAMPLES, `add_arguments` and `run`."""
-    return importlib.import_module(f"drut.cli.{ALIASES.get(command, command)}")
+    return importlib.import_module(f"drut.cli.{ALIASES.get(command, command).replace('-', '_')}")
 
 
 def parser_of(command: str) -> Parser:

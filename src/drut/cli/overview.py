@@ -19,7 +19,7 @@ def overview() -> str:
     """Returns the page: what Drut is, the commands in groups, and examples."""
     lines = [f"Drut {__version__}: LLM inference, exact, explained, fast", "", "usage: drut COMMAND [flags]"]
     for title, commands in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:<12}{text}" for name, text in commands)]
+        lines += ["", f"{title}:", *(f"  {name:<14}{text}" for name, text in commands)]
     end = ["", "`drut help COMMAND` describes a command, `drut COMMAND --help-all` adds engine internals.",
            "`drut --version` prints the version. Documentation: docs/index.md"]
     return "\n".join(lines) + "\n" + example_lines(EXAMPLES) + "\n".join(end) + "\n"

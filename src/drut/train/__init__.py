@@ -1,0 +1,1 @@
+"""Trains drafters: small models whose tokens a target verifies. Training needs torch, of the extra `train`."""
