@@ -37,7 +37,7 @@ def test_prompts_are_rendered(llm: LLM, prompts: Path) -> None:
     ('{"prompt": "a"}\n', "one prompt; at least 2"), ("", "no line"), ("nothing\n", "line 1"),
     ('{"prompt": "%s"}\n' % ("x" * 400), r"line 1: 4\d\d tokens; a prompt may have 1 to 159"),
     ('{"prompt": []}\n', "line 1: 0 tokens"), ('{"prompt": [300]}\n', "line 1: token id 300 is not in the vocabulary"),
-    ('{"messages": [{"role": "tool", "content": "x"}]}\n', "line 1: .*no tools here")])
+    ('{"messages": [{"role": "user", "content": 3}]}\n', "line 1: ")])
 def test_an_error_names_the_line(llm: LLM, tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text(text)

@@ -53,7 +53,7 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--layers", type=_layers, default=(), metavar="LIST",
+    parser.add_argument("--layers", metavar="LIST",
                         help="layers of MODEL that a student begins as (default: first, middle and last)")
     parser.add_argument("--steps", type=int, metavar="N",
                         help=f"steps of training (default: {UNSET.steps}, without --minutes)")
@@ -69,16 +69,16 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
                         help=f"drafts of a sequence in a step of the evaluation (default: {UNSET.drafts})")
 
 
-def _layers(text: str) -> tuple[int, ...]:
+def _layers(text: str | None) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return tuple(int(part) for part in text.split(",")) if text is not None else ()
     except ValueError:
         raise RequestError(f"--layers must be numbers with commas, not {text!r}") from None
 
 
 def run(args: argparse.Namespace) -> int:
     steps = UNSET.steps if args.steps is None and args.minutes is None else args.steps
-    settings = TrainSettings(method=args.method, layers=args.layers, max_tokens=args.max_tokens,
+    settings = TrainSettings(method=args.method, layers=_layers(args.layers), max_tokens=args.max_tokens,
                              temperature=args.temperature, seed=args.seed, steps=steps, minutes=args.minutes,
                              batch=args.batch, rate=args.lr, negatives=args.negatives, drafts=args.drafts)
     config = engine_config(args)
