@@ -38,6 +38,7 @@ def test_neither_package_nor_commands_import_torch() -> None:
 @pytest.mark.parametrize(("more", "why"), [
     (["--method", "eagle3"], "'eagle3' is not one of student"), (["--layers", "0,x"], "numbers with commas, not '0,x'"),
     (["--layers", "1,0"], "--layers must be rising numbers, not 1,0"), (["--steps", "0"], "--steps must be 1 to"),
+    (["--dtype", "f8"], "'f8' is not one of fp32, bf16"),
     (["--minutes", "0"], "--minutes must be above 0, not 0"), (["--lr", "2"], "--lr must be between 0 and 1, not 2"),
     (["--drafts", "65"], "--drafts must be 1 to 64, not 65"), (["--batch", "0"], "--batch must be 1 to")])
 def test_a_bad_setting_is_named(capsys: pytest.CaptureFixture[str], more: list[str], why: str) -> None:

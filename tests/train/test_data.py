@@ -12,7 +12,7 @@ import pytest
 from drut import LLM, SamplingParams
 from drut.errors import RequestError
 from drut.train import answers as answers_of
-from drut.train.answers import TOP, Answers, generate
+from drut.train.answers import TOP, AnswerSet, generate
 from drut.train.batches import Batches
 from drut.train.prompts import TrainPrompt, digest, read_prompts, split
 
@@ -63,7 +63,7 @@ def test_the_digest_sees_ids_and_limits() -> None:
 
 @pytest.fixture(scope="module")
 def stored(llm: LLM, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TrainPrompt]]:
-    """Answers in shards of ten prompts."""
+    """AnswerSet in shards of ten prompts."""
     folder = tmp_path_factory.mktemp("answers")
     read = read_prompts(prompts, llm, 12)
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def test_the_answers_are_those_of_the_target(llm: LLM, stored: tuple[Path, list[
     params = [SamplingParams(max_tokens=p.max_tokens, temperature=0.8, seed=5 + i, logprobs=TOP)
               for i, p in enumerate(read)]
     completions = llm.generate([p.ids for p in read], params)
-    kept = Answers(folder)
+    kept = AnswerSet(folder)
     assert [answer.tokens.tolist() for answer in kept] == [
         [*p.ids, *c.token_ids] for p, c in zip(read, completions, strict=True) if c.token_ids]
     assert kept.answer_tokens == sum(len(c.token_ids) for c in completions)
@@ -131,12 +131,12 @@ def test_a_damaged_shard_is_named(stored: tuple[Path, list[TrainPrompt]], tmp_pa
     else:
         harmed.write_bytes((stored[0] / "00002" / "top_ids.npy").read_bytes())
     with pytest.raises(RequestError, match=r"00001: .*remove it, and it is generated again"):
-        Answers(tmp_path)
+        AnswerSet(tmp_path)
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_an_epoch_has_each_answer_once(stored: tuple[Path, list[TrainPrompt]], size: int) -> None:
-    answers = Answers(stored[0])
+    answers = AnswerSet(stored[0])
     batches = Batches(answers, size, seed=3)
     count = -(-len(answers) // size)
     for epoch in range(2):
@@ -151,7 +151,7 @@ def test_an_epoch_has_each_answer_once(stored: tuple[Path, list[TrainPrompt]], s
 
 
 def test_targets_stand_in_the_rows_that_predict_them(stored: tuple[Path, list[TrainPrompt]]) -> None:
-    answers = Answers(stored[0])
+    answers = AnswerSet(stored[0])
     by_prefix = {tuple(a.tokens[:at].tolist()): a.top_ids[at - a.prompt].tolist()
                  for a in answers for at in range(a.prompt, len(a.tokens))}
     batch = Batches(answers, 4, seed=0)[1]
@@ -161,7 +161,7 @@ def test_targets_stand_in_the_rows_that_predict_them(stored: tuple[Path, list[Tr
 
 
 def test_a_step_has_the_same_batch_in_any_order(stored: tuple[Path, list[TrainPrompt]]) -> None:
-    answers = Answers(stored[0])
+    answers = AnswerSet(stored[0])
     forward, fresh = Batches(answers, 3, seed=1), Batches(answers, 3, seed=1)
     wanted = {step: forward[step].tokens.tolist() for step in range(20)}
     for step in (19, 0, 7):

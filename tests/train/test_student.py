@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (extra train
 from drut import LLM  # noqa: E402
 from drut.errors import RequestError, UnsupportedError  # noqa: E402
 from drut.model.model import open_model  # noqa: E402
-from drut.train.answers import Answers, generate  # noqa: E402
+from drut.train.answers import AnswerSet, generate  # noqa: E402
 from drut.train.batches import Batches  # noqa: E402
 from drut.train.checkpoint import TrainState  # noqa: E402
 from drut.train.distillation import divergence, head_rows  # noqa: E402
@@ -161,11 +162,11 @@ def test_the_target_itself_has_no_divergence() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(tiny: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def answers(tiny: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> AnswerSet:
     folder = tmp_path_factory.mktemp("answers")
     with LLM(tiny, threads=1, kv_cache_gb=0.01) as llm:
         generate(llm, read_prompts(prompts, llm, 24), folder, temperature=1.0, seed=0, report=lambda line: None)
-    return Answers(folder)
+    return AnswerSet(folder)
 
 
 class Ticking:
@@ -181,7 +182,7 @@ class Ticking:
         return self.looks * self.each
 
 
-def run(path: Path, answers: Answers, folder: Path, clock: Ticking, **settings: object) -> tuple[Student, TrainState]:
+def run(path: Path, answers: AnswerSet, folder: Path, clock: Ticking, **settings: object) -> tuple[Student, TrainState]:
     chosen = TrainSettings(**{"steps": 12, "batch": 4, "rate": 3e-3, "negatives": 30, **settings})  # type: ignore
     learner = Student(open_model(path), chosen)
     state = train(learner, Batches(answers, chosen.batch, chosen.seed), chosen, folder, report=lambda line: None,
@@ -189,23 +190,25 @@ def run(path: Path, answers: Answers, folder: Path, clock: Ticking, **settings: 
     return learner, state
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("cuts", [[5], [2, 3, 4], [8, 4]])
-def test_an_interrupted_run_has_the_same_weights(tiny: Path, answers: Answers, tmp_path: Path, cuts: list[int]) -> None:
+def test_an_interrupted_run_has_the_same_weights(tiny: Path, answers: AnswerSet, tmp_path: Path, cuts: list[int],
+                                                 dtype: str) -> None:
     """A checkpoint after each second step, so that steps are computed again, too."""
-    layers = (1,)
-    straight, state = run(tiny, answers, tmp_path / "straight", Ticking(0.0), layers=layers)
+    settings: dict[str, Any] = {"layers": (1,), "dtype": dtype}
+    straight, state = run(tiny, answers, tmp_path / "straight", Ticking(0.0), **settings)
     each = CHECKPOINT_S / 2
     for cut in cuts:
         with pytest.raises(KeyboardInterrupt):
-            run(tiny, answers, tmp_path / "cut", Ticking(each, cut), layers=layers)
-    continued, again = run(tiny, answers, tmp_path / "cut", Ticking(each), layers=layers)
+            run(tiny, answers, tmp_path / "cut", Ticking(each, cut), **settings)
+    continued, again = run(tiny, answers, tmp_path / "cut", Ticking(each), **settings)
     assert (again.step, again.loss, again.overlap) == (12, state.loss, state.overlap)
     for role, p in straight.parameters.items():
         assert torch.equal(p, continued.parameters[role]), role
     assert [p.name for p in (tmp_path / "cut").iterdir()] == ["00000012"]
 
 
-def test_training_moves_towards_the_target(tiny: Path, answers: Answers, tmp_path: Path) -> None:
+def test_training_moves_towards_the_target(tiny: Path, answers: AnswerSet, tmp_path: Path) -> None:
     """One layer of two, from a start that lacks the other."""
     def overlap(learner: Student) -> float:
         batch = Batches(answers, len(answers), 0)[0]
@@ -217,7 +220,17 @@ def test_training_moves_towards_the_target(tiny: Path, answers: Answers, tmp_pat
     assert 0 < state.overlap <= 1
 
 
-def test_minutes_end_the_training(tiny: Path, answers: Answers, tmp_path: Path) -> None:
+def test_bf16_rounds_the_products_only(tiny: Path, answers: AnswerSet) -> None:
+    batch = Batches(answers, 8, 0)[0]
+    found = [student(tiny, layers=(1,), dtype=dtype) for dtype in ("fp32", "bf16")]
+    losses = [learner.loss(batch, np.random.default_rng(0)).loss for learner in found]
+    assert 0 < abs(losses[0].item() - losses[1].item()) < 0.02 * losses[0].item()
+    losses[1].backward()
+    assert {p.dtype for p in found[1].parameters.values()} == {torch.float32}
+    assert {p.grad.dtype for p in found[1].parameters.values()} == {torch.float32}
+
+
+def test_minutes_end_the_training(tiny: Path, answers: AnswerSet, tmp_path: Path) -> None:
     """Ten seconds a step; a second run with more minutes continues."""
     _, state = run(tiny, answers, tmp_path, Ticking(10.0), steps=None, minutes=1)
     assert (state.step, state.seconds) == (6, 60)
@@ -227,7 +240,7 @@ def test_minutes_end_the_training(tiny: Path, answers: Answers, tmp_path: Path) 
     assert state.step == 9
 
 
-def test_a_damaged_checkpoint_is_named(tiny: Path, answers: Answers, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_named(tiny: Path, answers: AnswerSet, tmp_path: Path) -> None:
     run(tiny, answers, tmp_path, Ticking(0.0), steps=2)
     with pytest.raises(RequestError, match=r"00000002: weights\.npy is of other parameters; remove"):
         run(tiny, answers, tmp_path, Ticking(0.0), steps=2, layers=(1,))

@@ -94,7 +94,7 @@ def _top(completion: Completion) -> tuple[NDArray[np.int32], F32]:
     return ids.reshape(len(rows), -1), logprobs.reshape(len(rows), -1)
 
 
-class Answers:
+class AnswerSet:
     """All shards of a folder, in the order of the prompts. Raises RequestError, which names a shard that is damaged."""
 
     def __init__(self, folder: Path) -> None:

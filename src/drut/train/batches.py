@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drut.formats.planes import F32
-from drut.train.answers import Answers
+from drut.train.answers import AnswerSet
 
 CHUNK = 16  # batches among which sequences are sorted by length, against padding
 
@@ -26,7 +26,7 @@ class Batch:
 class Batches:
     """The batches of all epochs. `seed` and the number of the epoch determine its order."""
 
-    def __init__(self, answers: Answers, size: int, seed: int) -> None:
+    def __init__(self, answers: AnswerSet, size: int, seed: int) -> None:
         self._answers, self._size, self._seed = answers, size, seed
         self._lengths = answers.lengths
         self._epoch, self._order = -1, list[NDArray[np.int64]]()

@@ -16,14 +16,14 @@ from drut.model.roles import layer_role
 from drut.model.spec import ModelSpec, Rope
 
 
-class RopeTable(NamedTuple):
+class Rotation(NamedTuple):
     """Cosines and sines of positions 0 to length - 1, (length, rotated / 2)."""
 
     cos: Tensor
     sin: Tensor
 
     @classmethod
-    def of(cls, rope: Rope, length: int) -> RopeTable:
+    def of(cls, rope: Rope, length: int) -> Rotation:
         angles = np.arange(length)[:, None] * np.array(rope.inv_freq)
         cos, sin = (torch.from_numpy((rope.scale * f(angles)).astype(np.float32)) for f in (np.cos, np.sin))
         return cls(cos, sin)
@@ -44,7 +44,7 @@ def hidden(spec: ModelSpec, weights: Mapping[str, Tensor], tokens: Tensor) -> Te
     mixer = spec.layers[0].mixer
     assert isinstance(mixer, AttentionMixer)
     assert mixer.rope is not None
-    rope = RopeTable.of(mixer.rope, tokens.shape[1])
+    rope = Rotation.of(mixer.rope, tokens.shape[1])
     for i in range(len(spec.layers)):
         layer = _LayerWeights(weights, layer_role(i, ""))
         x = x + _attention(mixer, layer, rope, _normed(x, layer["attn_norm"], spec.norm_eps), spec.norm_eps)
@@ -69,7 +69,7 @@ def _normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return functional.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
-def _attention(mixer: AttentionMixer, layer: _LayerWeights, rope: RopeTable, y: Tensor, eps: float) -> Tensor:
+def _attention(mixer: AttentionMixer, layer: _LayerWeights, rope: Rotation, y: Tensor, eps: float) -> Tensor:
     def heads(role: str, count: int) -> Tensor:
         return layer.projected(y, role).unflatten(-1, (count, mixer.head_dim)).transpose(1, 2)
 

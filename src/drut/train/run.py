@@ -17,7 +17,7 @@ from drut.errors import RequestError
 from drut.machine import usable_cpus
 from drut.model.model import open_model
 from drut.model.store import resolve
-from drut.train.answers import Answers, generate
+from drut.train.answers import AnswerSet, generate
 from drut.train.batches import Batches
 from drut.train.evaluation import evaluate
 from drut.train.files import write_atomically
@@ -43,7 +43,7 @@ def train_drafter(model: str, data: Path, out: Path, settings: TrainSettings, co
     try:
         drafter = drafter_of(settings.method)(files, settings)  # before hours of answers
         numerics_id, held_out = _answer(model, data, out / "data", settings, config, report)
-        answers = Answers(out / "data")
+        answers = AnswerSet(out / "data")
         if not len(answers):
             raise RequestError(f"{out / 'data'}: all answers are empty, so there is nothing to learn")
         report(f"{len(answers)} answers, {answers.answer_tokens} tokens")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drut.errors import RequestError
 from drut.train.files import write_atomically
 from drut.train.methods import METHODS
+
+DTYPES = ("fp32", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +28,16 @@ class TrainSettings:
     steps: int | None = 2000
     minutes: float | None = None  # of training; counted over all runs that continue it
     batch: int = 8  # answers in a step
-    rate: float = field(default=6e-4, metadata={"flag": "--lr"})  # highest learning rate
+    rate: float = 6e-4  # highest learning rate, --lr
     negatives: int = 2048  # rows of the head that stand for all ids outside the targets
+    dtype: str = "fp32"  # of the products in training: fp32 or bf16; weights are fp32
     drafts: int = 5  # of a sequence in a step of the evaluation
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise RequestError(f"--method must be one of {', '.join(METHODS)}, not {self.method!r}")
+        if self.dtype not in DTYPES:
+            raise RequestError(f"--dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if len(set(self.layers)) < len(self.layers) or list(self.layers) != sorted(self.layers):
             raise RequestError(f"--layers must be rising numbers, not {','.join(map(str, self.layers))}")
         for name, least, most in (("max_tokens", 1, 1 << 20), ("steps", 1, 1 << 30), ("batch", 1, 4096),
@@ -54,7 +59,7 @@ class TrainSettings:
     def of_training(self) -> dict[str, Any]:
         """Returns what determines the weights with the answers, as JSON values. `minutes` may grow."""
         return {"method": self.method, "layers": list(self.layers) or None, "seed": self.seed, "steps": self.steps,
-                "batch": self.batch, "lr": self.rate, "negatives": self.negatives}
+                "batch": self.batch, "lr": self.rate, "negatives": self.negatives, "dtype": self.dtype}
 
 
 def check_same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any], remedy: str) -> None:

@@ -45,7 +45,7 @@ class Student(TrainedDrafter):
 
     def __init__(self, files: ModelFiles, settings: TrainSettings) -> None:
         architecture_of(files)
-        self._files, self._negatives = files, settings.negatives
+        self._files, self._negatives, self._bf16 = files, settings.negatives, settings.dtype == "bf16"
         self.layers = chosen_layers(files.spec, settings.layers)
         self.spec = replace(files.spec, layers=tuple(files.spec.layers[i] for i in self.layers))
         self._weights = {role: torch.from_numpy(values_of(files, self._origin(role)))
@@ -61,10 +61,11 @@ class Student(TrainedDrafter):
         return f"layers.{self.layers[int(layer)]}.{short}"
 
     def loss(self, batch: Batch, dice: np.random.Generator) -> StepLoss:
-        states = hidden(self.spec, self._weights, torch.from_numpy(batch.tokens)).flatten(0, 1)
         rows = head_rows(batch.top_ids, self.spec.vocab, self._negatives, dice)
-        logits = states[torch.from_numpy(batch.rows)] @ self._head[torch.from_numpy(rows.ids)].T
-        return divergence(logits, rows, torch.from_numpy(batch.top_logprobs))
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            states = hidden(self.spec, self._weights, torch.from_numpy(batch.tokens)).flatten(0, 1)
+            logits = states[torch.from_numpy(batch.rows)] @ self._head[torch.from_numpy(rows.ids)].T
+        return divergence(logits.float(), rows, torch.from_numpy(batch.top_logprobs))
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Returns the logits of every position, (length, vocab), of tokens (length,)."""
