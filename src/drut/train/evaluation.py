@@ -29,7 +29,7 @@ class DraftReport:
 
 def evaluate(model: str, drafter: str, prompts: Sequence[TrainPrompt], config: EngineConfig, *, drafts: int,
              temperature: float | None, seed: int) -> DraftReport:
-    """AnswerSet `prompts` with drafts in every step; `drafter` is the value of `speculate` without options."""
+    """Answers `prompts` with drafts in every step; `drafter` is the value of `speculate` without options."""
     config = replace(config, speculate=f"{drafter},k={drafts},adaptive=0")
     with LLM(model, config=config) as llm:
         llm.generate([p.ids for p in prompts], [sampling(p, i, temperature, seed) for i, p in enumerate(prompts)])
