@@ -126,7 +126,7 @@ class EngineConfig(Settings):
     forced_tokens: bool = setting(True, "append tokens that a grammar forces at once, instead of sampling each",
                                   type=bool, internal=True)
     speculate: str = setting("none", "speculative decoding: a method with options, as in ngram:k=8,min=2; methods are "
-                             "none, auto, ngram, suffix, medusa and draft")
+                             "none, auto, ngram, suffix, medusa, eagle3 and draft")
     threads: int | None = setting(None, "worker threads (default: the CPUs this process may use)", type=int,
                                   env="DRUT_THREADS", least=1, most=1024, short="-t")
     backend: str = setting("auto", "backend of the computation; auto: native if it is built", env="DRUT_BACKEND",

@@ -83,3 +83,33 @@ def medusa(heads: Sequence[Sequence[tuple[F64, F64]]], matrices: Sequence[F64], 
             z = z + silu(weight @ z + bias)
         made.append(matrix @ z)
     return made
+
+
+def eagle3(w: dict[str, F64], ids: Sequence[int], tokens: Sequence[int], drafts: Sequence[int], heads: int,
+           *, norm_before_residual: bool = False) -> list[F64]:
+    """The draft logits behind `tokens`, and behind each of `drafts`. `w`: tensors by the names of the public dialect;
+    `ids`: the taps, where k is the stream behind the first k layers."""
+    found, table = streams(tokens[:-1]), w.get("embed_tokens.weight", target_weights()["token_embd.weight"])
+    g = list(np.concatenate([found[k] for k in ids], -1) @ w["fc.weight"].T)
+    read, made = list(tokens[1:]), []
+    for draft in (None, *drafts):
+        if draft is not None:
+            read.append(draft)
+        out = _eagle3_layer(w, np.array(g), table[read], heads, norm_before_residual)
+        g.append(out[-1])
+        made.append(w["lm_head.weight"] @ rms(out[-1], w["norm.weight"]))
+    return made
+
+
+def _eagle3_layer(w: dict[str, F64], g: F64, e: F64, heads: int, norm_before_residual: bool) -> F64:
+    def of(name: str) -> F64:
+        return w[f"midlayer.{name}.weight"]
+
+    normed = rms(g, of("hidden_norm"))
+    y = np.concatenate([rms(e, of("input_layernorm")), normed], -1)
+    size = len(of("self_attn.q_proj")) // heads
+    q, k, v = ((y @ of(f"self_attn.{name}_proj").T).reshape(len(y), -1, size) for name in "qkv")
+    q, k = (rotated(each, range(len(y)), 10000.0, adjacent=False) for each in (q, k))
+    x = (normed if norm_before_residual else g) + attention(q, k, v) @ of("self_attn.o_proj").T
+    y = rms(x, of("post_attention_layernorm"))
+    return x + (silu(y @ of("mlp.gate_proj").T) * (y @ of("mlp.up_proj").T)) @ of("mlp.down_proj").T

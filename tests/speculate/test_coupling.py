@@ -14,7 +14,9 @@ import pytest
 
 from drut.kernels.backend import Backend
 from drut.kernels.native import library
-from drut.kernels.numpy.sampling import kept_ids
+from drut.kernels.numpy.sampling import kept_ids, sample
+from drut.speculate.drafter import DraftSampling
+from drut.speculate.eagle3 import sampled
 from tests.kernels.rig import F32, Draw, Sampler, oracle
 
 DRAWS = 4000
@@ -62,3 +64,19 @@ def test_the_bound_holds(backend: Backend, vocab: int, noise: float, settings: d
     assert coupled > independent - chance
     if distance < 0.3 and vocab > 2:
         assert coupled > independent + 0.1
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 1.0}, {"temperature": 0.6, "top_p": 0.9},
+                                      {"temperature": 1.4, "top_k": 8}, {"temperature": 1.0, "min_p": 0.05}], ids=str)
+def test_a_reduced_vocabulary_has_the_noise_of_its_tokens(settings: dict[str, float]) -> None:
+    """It samples as the target would if all other tokens were impossible; also of more ids than are looked at."""
+    rng = np.random.default_rng(0)
+    for seed, vocab in enumerate((40, 40, 200, 2000, 2000, 2000)):
+        ids = np.sort(rng.permutation(3 * vocab)[:vocab])
+        logits = (3 * rng.standard_normal(vocab)).astype(np.float32)
+        whole = np.full(3 * vocab, -np.inf, np.float32)
+        whole[ids] = logits
+        draw = Draw(seed=seed, choice=2, **settings)  # type: ignore[arg-type]
+        wanted = sample(whole, temperature=draw.temperature, top_k=draw.top_k, top_p=draw.top_p, min_p=draw.min_p,
+                        seed=seed, position=7, choice=2)
+        assert sampled(logits, ids, DraftSampling(draw, seed, 2, lambda drafts: None), 7) == wanted

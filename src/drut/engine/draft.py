@@ -22,7 +22,7 @@ from drut.model.spec import ModelSpec
 from drut.model.store import resolve
 from drut.model.tokenizer import Tokenizer
 from drut.model.weights.loader import Weights
-from drut.speculate import medusa
+from drut.speculate import eagle3, medusa
 from drut.speculate.checkpoint import open_heads
 from drut.speculate.draft_model import DrafterLimits, DraftModel
 from drut.speculate.drafter import ModelDrafter
@@ -113,7 +113,7 @@ class OpenDraftModel(OpenDrafter):
 class OpenMedusa(OpenDrafter):
     """Medusa heads of a target with `spec`."""
 
-    def __init__(self, path: Path, spec: ModelSpec) -> None:
+    def __init__(self, path: Path, spec: ModelSpec, config: EngineConfig) -> None:
         self.path, self._spec, self._files = path, spec, open_heads(path)
         self._heads = medusa.heads_of(self._files)
         self.taps = (len(spec.layers) - 1,)
@@ -136,7 +136,41 @@ class OpenMedusa(OpenDrafter):
         self._files.close()
 
 
-HEADS: Mapping[str, Callable[[Path, ModelSpec], OpenDrafter]] = {"medusa": OpenMedusa}
+class OpenEagle3(OpenDrafter):
+    """An EAGLE-3 drafter of a target with `spec`."""
+
+    def __init__(self, path: Path, spec: ModelSpec, config: EngineConfig) -> None:
+        self._kv_dtype = config.kv_dtype
+        self.path, self._target, self._files = path, spec, open_heads(path)
+        self._spec = eagle3.spec_of(self._files, spec)
+        self._ids = eagle3.target_ids(self._files, spec)
+        self.taps = self._spec.taps
+        self._plan: Plan | None = None
+
+    def plan(self, context: int, kv_dtype: str) -> DraftPlan:
+        return DraftPlan(len(self._ids), (eagle3.layout(self._spec, kv_dtype),))
+
+    def load(self, backend: Backend, target: DraftTarget, packs: PackCache | None) -> None:
+        self._plan = eagle3.record(self._files, self._spec, backend, target.spec, target.weights.matrix("embed"),
+                                   self._kv_dtype)
+        self.close()
+
+    def make(self, place: DraftPlace) -> ModelDrafter:
+        needs = place.needs
+        plan, groups = self._plan, range(len(needs.layouts), len(needs.all_layouts))
+        assert plan is not None
+        limits = DrafterLimits(needs.limits.tokens, needs.limits.seqs, needs.context)
+        executable = place.backend.load(plan, [place.cache.pools[i].memory for i in groups],
+                                        BackendLimits(limits.rows, limits.seqs, limits.seqs))
+        return eagle3.Eagle3(executable, place.cache, groups, limits, predictor=Predictor(plan), target=place.target,
+                             at=eagle3.buffers(self._spec, self._target), ids=self._ids)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+HEADS: Mapping[str, Callable[[Path, ModelSpec, EngineConfig], OpenDrafter]] = {
+    "medusa": OpenMedusa, "eagle3": OpenEagle3}
 
 
 def open_drafter(config: EngineConfig, spec: ModelSpec, tokenizer: Tokenizer | None, *,
@@ -148,8 +182,8 @@ def open_drafter(config: EngineConfig, spec: ModelSpec, tokenizer: Tokenizer | N
         return None
     heads, name = HEADS.get(chosen.method), chosen.files["model"]
     if heads is not None and Path(name).is_dir():  # its files need not have the names of a model's
-        return heads(Path(name), spec)
+        return heads(Path(name), spec, config)
     path = locate(name)
     if path is None:
         return None
-    return OpenDraftModel(path, tokenizer) if heads is None else heads(path, spec)
+    return OpenDraftModel(path, tokenizer) if heads is None else heads(path, spec, config)

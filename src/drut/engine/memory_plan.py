@@ -107,5 +107,5 @@ def step_limits(config: EngineConfig, context: int) -> StepLimits:
     tokens = max(config.max_batch_tokens, config.max_seqs, context if config.chunk_tokens == 0 else 0)
     chosen = chosen_method(config.speculate)
     samples = min(tokens, config.max_seqs * (1 + chosen.max_drafts)) if chosen is not None else config.max_seqs
-    return StepLimits(config.max_seqs, tokens, samples, config.chunk_tokens,
-                      config.multi_step if config.overlap else 1)
+    bursts = config.overlap and not (chosen is not None and chosen.every_row)
+    return StepLimits(config.max_seqs, tokens, samples, config.chunk_tokens, config.multi_step if bursts else 1)

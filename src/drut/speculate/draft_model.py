@@ -61,6 +61,7 @@ class Job:
     given: DraftInput
     stored: int
     drafts_wanted: int
+    end: int  # rows that are needed before the first draft
     drafts: list[int] = field(default_factory=list)
     rows: int = 0  # of the first step
 
@@ -70,7 +71,7 @@ class Job:
 
     @property
     def lag(self) -> int:
-        return len(self.given.tokens) - self.stored
+        return self.end - self.stored
 
     @property
     def sampling(self) -> DraftSampling:
@@ -100,8 +101,12 @@ class DraftModel(ModelDrafter):
         while drafting := [job for job in drafting if len(job.drafts) < job.drafts_wanted]:
             drafting = self._advance(drafting, [1] * len(drafting))
         for job in first:
-            self._coverage.store(job.given, job.stored + job.rows, job.drafts[:-1])
+            self._store(job)
         return [jobs[given.sequence].drafts if given.sequence in jobs else () for given in inputs]
+
+    def _store(self, job: Job) -> None:
+        """Records the rows that a job has stored."""
+        self._coverage.store(job.given, job.stored + job.rows, job.drafts[:-1])
 
     def seconds(self, drafts: int, sequences: int, context: int) -> float:
         each = self._predictor.seconds(StepShape.over([(1, context)] * sequences, sequences))
@@ -126,7 +131,7 @@ class DraftModel(ModelDrafter):
             wanted = 1
             if not self._cache.reserve(given.table, known):
                 return None
-        return Job(given, self._coverage.rows(given), wanted)
+        return Job(given, self._coverage.rows(given), wanted, known)
 
     def _scheduled(self, jobs: list[Job]) -> list[Job]:
         """Chooses the rows of the first step, of the shortest lags first: so a long prompt delays no other sequence.

@@ -34,6 +34,7 @@ class DraftMethod:
     options: Mapping[str, DraftOption]
     make: Callable[[Mapping[str, float]], Drafter] | None
     files: Mapping[str, str] = field(default_factory=dict)
+    every_row: bool = False  # it reads taps of every row, so no steps run without the host
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ class Speculate:
     def adaptive(self) -> bool:
         """True if drafts are verified only where that is expected to pay."""
         return bool(self.values["adaptive"])
+
+    @property
+    def every_row(self) -> bool:
+        return METHODS[self.method].every_row
 
     def drafter(self) -> Drafter | None:
         """Returns the drafter; None for a method that runs a model."""
@@ -100,6 +105,8 @@ METHODS = {
                           COMMON | SUFFIX, _suffix),
     "medusa": DraftMethod("Medusa heads on the model's last hidden state", MODEL, None,
                           {"model": "the heads: a directory with config.json and safetensors files"}),
+    "eagle3": DraftMethod("an EAGLE-3 layer over the model's residual streams", MODEL, None,
+                          {"model": "the layer: a directory with config.json and safetensors files"}, every_row=True),
     "draft": DraftMethod("a small model with the same token ids", MODEL, None,
                          {"model": "the draft model: a known name, a file or a directory"}),
 }
