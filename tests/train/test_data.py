@@ -63,7 +63,7 @@ def test_the_digest_sees_ids_and_limits() -> None:
 
 @pytest.fixture(scope="module")
 def stored(llm: LLM, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TrainPrompt]]:
-    """AnswerSet in shards of ten prompts."""
+    """Answers in shards of ten prompts."""
     folder = tmp_path_factory.mktemp("answers")
     read = read_prompts(prompts, llm, 12)
     with pytest.MonkeyPatch.context() as patch:
