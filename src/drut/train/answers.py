@@ -52,7 +52,7 @@ def sampling(prompt: TrainPrompt, number: int, temperature: float | None, seed: 
 def generate(llm: LLM, prompts: Sequence[TrainPrompt], folder: Path, *, temperature: float | None, seed: int,
              report: Report) -> None:
     """Generates the answers that `folder` lacks, shard by shard."""
-    started, made = time.monotonic(), 0
+    started, answered, made = time.monotonic(), 0, 0
     for first in range(0, len(prompts), SHARD):
         part, shard = prompts[first : first + SHARD], folder / f"{first // SHARD:05}"
         if shard.exists():
@@ -60,9 +60,10 @@ def generate(llm: LLM, prompts: Sequence[TrainPrompt], folder: Path, *, temperat
         params = [replace(sampling(p, first + i, temperature, seed), logprobs=TOP) for i, p in enumerate(part)]
         completions = llm.generate([p.ids for p in part], params)
         _write(shard, part, completions)
-        made += sum(c.completion_tokens for c in completions)
-        seconds = time.monotonic() - started
-        report(f"answers to {first + len(part)} of {len(prompts)} prompts, {made / seconds:.0f} tokens/s")
+        answered, made = answered + len(part), made + sum(c.completion_tokens for c in completions)
+        seconds, left = time.monotonic() - started, len(prompts) - first - len(part)
+        report(f"answers to {first + len(part)} of {len(prompts)} prompts, {made / seconds:.0f} tokens/s, "
+               f"{left * seconds / answered / 60:.1f} minutes left")
 
 
 def _write(shard: Path, prompts: Sequence[TrainPrompt], completions: Sequence[Completion]) -> None:
