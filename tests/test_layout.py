@@ -20,7 +20,7 @@ READERS = ("model/families", "model/tokenizer", "model/template", "model/store",
            "constrain/schema")
 CORE = ("kernels", "model", "cache", "constrain", "speculate", "engine")
 CORE_LINES = 20_000
-READER_LINES = 8_500
+READER_LINES = 8_700
 
 
 def name_of(path: Path) -> str:

@@ -24,6 +24,7 @@ CASES = {  # one quick command line of each command that prints something
     "show": ["{tiny}"],
     "rm": ["--help"],
     "convert": ["{tiny}", "{tmp}/out.gguf"],
+    "train-drafter": ["--help"],
     "models": [],
     "bench": ["workloads"],
     "eval": ["{tiny}", "--windows", "0"],

@@ -16,7 +16,7 @@ from drut.kernels.native import library
 from drut.kernels.numpy.backend import NumpyBackend
 from drut.kernels.numpy.operations.table import OPERATIONS
 from drut.kernels.numpy.state import NumpyState
-from drut.kernels.ops import F32, Buffer, Op
+from drut.kernels.ops import F32, Buffer, Op, Tap
 from drut.model.model import open_model
 from tests.engine.matrix import text
 from tests.engine.models import said
@@ -77,4 +77,4 @@ def test_operations_read_and_write_what_the_rules_of_fusion_assume(tmp_path: Pat
         while engine.busy:
             engine.step()
         engine.close()
-    assert ran == FILLS.keys()
+    assert ran == FILLS.keys() - {Tap}  # plans have taps for a drafter only: tests/model/test_taps.py
