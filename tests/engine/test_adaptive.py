@@ -23,7 +23,7 @@ TOKENS, REQUESTS = 200, 3
 
 
 def engine_of(guesser: Guesser, overlap: bool) -> Engine:
-    """Rows cost little beside a step."""
+    """Predicts that a row costs little compared with a step."""
     controller = SpeculationController(predicting(once=1e-2, row=1e-4), 8, overlap=overlap)
     return make_engine(drafter=guesser, controller=controller, samples=64, overlap=overlap, burst=4, canary=True)
 

@@ -1,4 +1,4 @@
-"""Whatever the cache shares, replaces and evicts: the rows that a drafter is told it has are there."""
+"""The rows that `Coverage` reports for a drafter are in its pages, whatever the cache shares, replaces and evicts."""
 
 from __future__ import annotations
 
