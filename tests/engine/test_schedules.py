@@ -166,7 +166,7 @@ def test_who_is_displaced_says_the_same(settings: dict[str, Any], monkeypatch: p
 
 
 def test_a_thousand_steps_take_a_second_or_less() -> None:
-    """Scheduling must cost little compared with a step of a real model: 8 decoding streams, the fake's own work included.
+    """Scheduling must cost little compared with a step of a real model. 8 streams decode; the fake works too.
 
     Counted is the CPU's time, the best of some, so that it holds on a busy machine.
     """
