@@ -45,8 +45,8 @@ const IsaChoice kIsaChoices[] = {
     {&kIsaPortable, always},
 };
 
-// The i-th choice. A product of bf16 pairs has twice the rate of a fused multiply-add on AMD CPUs. On a Xeon it was
-// slower than two multiply-adds of unpacked floats: there avx512 comes before avx512bf16.
+// The i-th choice. A product of bf16 pairs has twice the rate of a fused multiply-add on AMD CPUs. In a prototype on a
+// Xeon it was slower than two multiply-adds of unpacked floats: there avx512 comes before avx512bf16.
 const IsaChoice& isa_choice(int i) {
 #if defined(__x86_64__)
   if (i < 2 && !__builtin_cpu_is("amd")) return kIsaChoices[1 - i];
